@@ -1,0 +1,28 @@
+# hald: dataset -> squeeze -> synthesis -> relabel -> evaluate -> tables.
+# What there is to do is decided by hald.plan from config/config.yaml; the rules only say how a piece of it is made.
+
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+configfile: "config/config.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/squeeze.smk"
+include: "workflow/rules/synthesis.smk"
+include: "workflow/rules/relabel.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/tables.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        collect(f"{RESULTS}/tables/{{table}}.{{suffix}}", table=list(PLAN.tables), suffix=["csv", "md", "tex", "html"]),
+
+
+onstart:
+    preflight(workflow)

@@ -1,0 +1,1 @@
+"""Dataset distillation end to end: squeeze, synthesis, relabel, evaluate, tables."""

@@ -1,0 +1,94 @@
+"""Random crops of real training images, batch by batch: rendered on the device, or decoded by workers."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from hald.data.reader import Split
+from hald.draws import Floats, Ints
+from hald.errors import UserError
+from hald.views import CROP_WIDTH, Range, crop_boxes, render
+
+
+@dataclass(frozen=True)
+class CropRequest:
+    """One batch: image indices (n,), uniforms for their boxes (n, CROP_WIDTH), flips (n,) of bool."""
+
+    index: Ints
+    draws: Floats
+    flip: np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True)
+class Crops:
+    """How crops of a split are cut."""
+
+    split: Split
+    size: int
+    scale: Range
+    ratio: Range
+    workers: int
+    device: torch.device
+
+    def batches(self, requests: Sequence[CropRequest]) -> Iterator[Tensor]:
+        """(n, 3, size, size) float32 in [0, 1] on the device, one tensor per request, in order."""
+        if self.split.pixels is not None:
+            yield from (self._rendered(request) for request in requests)
+            return
+        loader = DataLoader(_Requests(self, requests), batch_size=None, num_workers=self.workers)
+        for pixels in loader:
+            yield pixels.to(self.device, non_blocking=True).to(torch.float32).div_(255)
+
+    def _rendered(self, request: CropRequest) -> Tensor:
+        pixels = self.split.pixels
+        assert pixels is not None
+        images = torch.from_numpy(pixels[request.index]).to(self.device, non_blocking=True)
+        box = crop_boxes(request.draws, images.shape[2], images.shape[3], self.scale, self.ratio)
+        flip = torch.from_numpy(request.flip).to(self.device)
+        return render(images, torch.from_numpy(box).to(self.device), flip, self.size)
+
+    def padded(self, requests: Sequence[CropRequest], padding: int) -> Iterator[Tensor]:
+        """RandomCrop of the zero-padded image at its own size, one tensor per request."""
+        if self.split.pixels is None:
+            raise UserError("`crop: padded` needs images that have the input size; use `crop: resized` for this dataset")
+        for request in requests:
+            images = torch.from_numpy(self.split.pixels[request.index]).to(self.device, non_blocking=True)
+            images = torch.nn.functional.pad(images, (padding,) * 4)
+            offset = np.floor(request.draws[:, :2] * (2 * padding + 1)).astype(np.int64)
+            box = np.concatenate([offset, np.full_like(offset, self.size)], axis=1)
+            flip = torch.from_numpy(request.flip).to(self.device)
+            yield render(images, torch.from_numpy(box).to(self.device), flip, self.size)
+
+    def decoded(self, request: CropRequest) -> Tensor:
+        """The same batch from encoded images: (n, 3, size, size) uint8, cropped and resized by PIL."""
+        return torch.from_numpy(np.stack([self._one(*row) for row in zip(request.index, request.draws, request.flip, strict=True)]))
+
+    def _one(self, index: int, draws: Floats, flip: bool) -> "np.ndarray[Any, np.dtype[np.uint8]]":
+        pixels = self.split.read(int(index))
+        top, left, height, width = crop_boxes(draws[None], *pixels.shape[:2], self.scale, self.ratio)[0].tolist()
+        box = (left, top, left + width, top + height)
+        crop = Image.fromarray(pixels).resize((self.size, self.size), Image.Resampling.BILINEAR, box=box)
+        array = np.asarray(crop).transpose(2, 0, 1)
+        return array[:, :, ::-1] if flip else array
+
+
+class _Requests(Dataset[Tensor]):
+    """Requests as a dataset, so that DataLoader workers decode whole batches ahead."""
+
+    def __init__(self, crops: Crops, requests: Sequence[CropRequest]) -> None:
+        self.crops, self.requests = crops, requests
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def __getitem__(self, i: int) -> Tensor:
+        return self.crops.decoded(self.requests[i])
+
+
+__all__ = ["CROP_WIDTH", "CropRequest", "Crops"]

@@ -1,0 +1,117 @@
+"""Files that are either whole or not there: temporary name, fsync, rename."""
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def fsync_dir(path: Path) -> None:
+    """Make renames inside `path` survive a power cut."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file beside `path`, then put it in place in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(fd)
+    temporary = Path(name)
+    try:
+        write(temporary)
+        with temporary.open("rb") as handle:
+            os.fsync(handle.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    fsync_dir(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` atomically."""
+    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write `data` as stable, readable JSON (sorted keys): the same content is the same bytes."""
+    write_text(path, json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Parse one JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hex."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def array_digest(array: Any) -> str:
+    """SHA-256 of a NumPy array's bytes in order, with its shape and type."""
+    return hashlib.sha256(f"{array.shape}{array.dtype}".encode() + array.tobytes()).hexdigest()
+
+
+def publish_dir(finished: Path, target: Path, complete: str) -> bool:
+    """Move a finished directory to `target` in one rename; False if another writer was first.
+
+    `complete` is the file without which a directory is not whole. Snakemake makes the parent directories of declared
+    outputs before a job starts and deletes declared files when one fails, so `target` may hold empty folders or the
+    remains of an earlier attempt: those give way.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for _ in range(100):
+        if (target / complete).exists():
+            return False
+        try:
+            finished.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            _set_aside(target, complete)
+        else:
+            fsync_dir(target.parent)
+            return True
+    raise OSError(f"cannot move {finished} to {target}: something keeps recreating it")
+
+
+def _set_aside(target: Path, complete: str) -> None:
+    """Remove an incomplete directory; one that became complete meanwhile is put back."""
+    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        target.rename(aside)
+        if (aside / complete).exists():
+            aside.rename(target)
+    except OSError:  # another writer was faster, at either step
+        pass
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def link_tree(source: Path, target: Path) -> None:
+    """Copy a directory of immutable files by hard links where the file system allows it, by bytes where not."""
+
+    def link_or_copy(src: str, dst: str) -> None:
+        try:
+            os.link(src, dst)
+        except OSError:
+            shutil.copy2(src, dst)
+
+    shutil.copytree(source, target, copy_function=link_or_copy)
+
+
+def tree_bytes(path: Path) -> int:
+    """Bytes of all files below `path`."""
+    return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())

@@ -1,0 +1,121 @@
+"""What every job does around its work: log, progress with time left, threads, device, timing record."""
+
+import contextlib
+import logging
+import os
+import platform
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hald.errors import UserError
+from hald.files import write_json
+from hald.provenance import code_digests
+
+log = logging.getLogger("hald")
+
+
+class Progress:
+    """Lines with rate and time left: on every step for few steps, at most every five seconds for many."""
+
+    def __init__(self, total: int, unit: str, interval: float = 5.0, done: int = 0) -> None:
+        self.total, self.unit, self.interval = total, unit, interval
+        self.first = self.done = done
+        self.start = self.last = time.monotonic()
+
+    def step(self, note: str = "", count: int = 1) -> None:
+        """Report that `count` more units are done."""
+        self.done += count
+        now = time.monotonic()
+        if now - self.last < self.interval and self.done < self.total:
+            return
+        self.last = now
+        rate = (self.done - self.first) / max(now - self.start, 1e-9)
+        left = (self.total - self.done) / rate if rate else float("inf")
+        log.info("%s %d/%d  %.3g/s  %s left%s", self.unit, self.done, self.total, rate, duration(left), note and f"  {note}")
+
+
+def duration(seconds: float) -> str:
+    """`1h 02m`, `3m 20s` or `12s`."""
+    if seconds == float("inf"):
+        return "unknown time"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
+
+
+class Interrupted(BaseException):
+    """A signal asked the job to stop: it saved what it had."""
+
+
+class StopRequest:
+    """Turns SIGTERM and SIGUSR1 (sent before a time limit) into a flag that loops look at between steps."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    def __enter__(self) -> "StopRequest":
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_DFL)
+
+    def _note(self, number: int, _frame: object) -> None:
+        self.signal = number
+
+    def check(self) -> None:
+        """Raise Interrupted if a signal came."""
+        if self.signal is not None:
+            raise Interrupted(f"stopped by {signal.Signals(self.signal).name}")
+
+
+@contextlib.contextmanager
+def job(snakemake: Any) -> Iterator[None]:
+    """Run a rule's script: everything that is printed or raised ends in the rule's log; seconds go beside the output."""
+    with Path(snakemake.log[0]).open("a", buffering=1, encoding="utf-8") as stream:
+        os.dup2(stream.fileno(), 2)
+        os.dup2(stream.fileno(), 1)
+        setup_logging(sys.stderr)
+        start = time.monotonic()
+        try:
+            _require_code(snakemake.params)
+            yield
+        except UserError as error:
+            log.error("error: %s", error)
+            sys.exit(1)
+        except Interrupted as error:
+            log.error("%s; what was done is kept, the next attempt goes on from there", error)
+            sys.exit(1)
+        except Exception:
+            log.error("%s", traceback.format_exc())
+            sys.exit(1)
+        log.info("done in %s", duration(time.monotonic() - start))
+
+
+def _require_code(params: Any) -> None:
+    """Refuse to put results of edited code under the key of the code that was planned."""
+    if "code" in params.keys() and code_digests()[params.stage] != params.code:  # noqa: SIM118
+        raise UserError(
+            f"the source code of stage {params.stage} changed since this run was planned, so its results would not be what "
+            f"their key says. Start snakemake again: it plans with the new code"
+        )
+
+
+def setup_logging(stream: Any) -> None:
+    """One line per message, with the time of day."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    log.handlers[:] = [handler]
+    log.setLevel(logging.INFO)
+
+
+def write_timing(path: Path, seconds: float, device: str, **facts: Any) -> None:
+    """Timing record beside a result: never part of the result itself."""
+    write_json(path, {"seconds": round(seconds, 3), "host": platform.node(), "device": device, **facts})

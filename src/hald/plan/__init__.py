@@ -1,0 +1,41 @@
+"""The plan: one pure function from the config to the work there is. Imports neither torch nor Snakemake."""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hald.plan.build import build, missing_blocks
+from hald.plan.config import load_config
+from hald.plan.model import Plan
+from hald.provenance import canonical, code_digests
+from hald.specs.base import to_dict
+
+__all__ = ["Plan", "frozen_plan", "make_plan", "missing_blocks"]
+
+VARIABLE = "HALD_PLAN"
+
+
+def make_plan(raw: Mapping[str, Any] | None = None, root: Path = Path()) -> Plan:
+    """The plan of a config (default: config/config.yaml below `root`)."""
+    config, experiments = load_config(None if raw is None else dict(raw), root)
+    return build(config, experiments, code_digests())
+
+
+def frozen_plan(raw: Mapping[str, Any], is_main: bool) -> Plan:
+    """The plan for Snakemake: made and frozen by the main process, read by its jobs.
+
+    Source edited or settings changed in the middle of a run thus never move a running job's target. A job that does
+    not get the variable (an executor that passes no environment) makes the plan itself.
+    """
+    frozen = os.environ.get(VARIABLE)
+    if not is_main and frozen and Path(frozen).is_file():
+        return Plan.thaw(Path(frozen))
+    plan = make_plan(raw)
+    digest = hashlib.sha256(canonical(to_dict(plan)).encode()).hexdigest()[:10]
+    path = Path(plan.results, ".plan", f"{digest}.json").absolute()
+    if is_main or not path.exists():
+        plan.freeze(path)
+    os.environ[VARIABLE] = str(path)
+    return plan

@@ -1,0 +1,93 @@
+"""The plan: every spec by key, every path by name. It is frozen to a file when a run starts, and jobs read that."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from hald.files import read_json, write_json
+from hald.plan.settings import Jobs
+from hald.specs.base import from_dict, to_dict
+from hald.specs.dataset import DatasetSpec
+from hald.specs.images import ImagesSpec
+from hald.specs.labels import LabelsSpec
+from hald.specs.run import RunSpec
+from hald.specs.table import TableSpec
+from hald.specs.teacher import TeacherSpec
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What there is to do. Dictionaries go from key to spec (tables: from id)."""
+
+    results: str
+    stores: str
+    jobs: Jobs
+    code: dict[str, str]  # code digest of each stage
+    datasets: dict[str, DatasetSpec] = field(default_factory=dict)
+    teachers: dict[str, TeacherSpec] = field(default_factory=dict)
+    images: dict[str, ImagesSpec] = field(default_factory=dict)
+    labels: dict[str, LabelsSpec] = field(default_factory=dict)
+    runs: dict[str, RunSpec] = field(default_factory=dict)
+    tables: dict[str, TableSpec] = field(default_factory=dict)
+    slugs: dict[str, str] = field(default_factory=dict)  # readable name of every key
+    views: dict[str, int] = field(default_factory=dict)  # views that the runs need of each label store
+    seeds: dict[str, int] = field(default_factory=dict)  # seeds that the tables need of each run
+    floors: dict[str, float] = field(default_factory=dict)  # accuracy below which a teacher is refused
+
+    def dataset_dir(self, key: str) -> Path:
+        """Prepared dataset: manifest.json, the packed splits."""
+        return Path(self.results, "datasets", self.slugs[key])
+
+    def teacher_dir(self, key: str) -> Path:
+        """Teacher: teacher.json, teacher.safetensors."""
+        return Path(self.results, "teachers", self.slugs[key])
+
+    def images_dir(self, key: str) -> Path:
+        """Distilled image set."""
+        return Path(self.results, "images", f"{self.slugs[key]}.zarr")
+
+    def store_dir(self, key: str) -> Path:
+        """Soft-label store."""
+        return Path(self.stores, f"{self.slugs[key]}.zarr")
+
+    def marker(self, key: str, view: int) -> Path:
+        """Completion marker of one view of a label store."""
+        return self.store_dir(key) / "views" / f"{view:05d}.json"
+
+    def run_dir(self, key: str) -> Path:
+        """Records of a run, one per seed."""
+        return Path(self.results, "runs", self.slugs[key])
+
+    def record(self, key: str, seed: int) -> Path:
+        """Result record of one trained student."""
+        return self.run_dir(key) / f"seed-{seed}.json"
+
+    def table_file(self, table: str, suffix: str) -> Path:
+        """One format of a results table."""
+        return Path(self.results, "tables", f"{table}.{suffix}")
+
+    def table_plan(self, table: str) -> Path:
+        """The table's own part of the plan: it changes when, and only when, the table has to be made again."""
+        return Path(self.results, ".plan", "tables", f"{table}.json")
+
+    def partial(self, key: str) -> Path:
+        """Unfinished work: never a declared output, so that neither Snakemake nor a kill removes it."""
+        return Path(self.results, ".partial", key)
+
+    def key(self, slug: str) -> str:
+        """The key inside a readable name."""
+        return slug.rsplit("_", 1)[1]
+
+    def freeze(self, path: Path) -> None:
+        """Write the plan for the jobs of this run, and each table's part where it changed."""
+        write_json(path, to_dict(self))
+        for name, table in self.tables.items():
+            content = to_dict(table) | {"code": self.code["tables"], "slugs": [self.slugs[c.run] for c in table.cells]}
+            target = self.table_plan(name)
+            if not target.exists() or read_json(target) != content:
+                write_json(target, content)
+
+    @classmethod
+    def thaw(cls, path: Path) -> "Plan":
+        """Read a frozen plan."""
+        data = read_json(path)
+        return from_dict(cls, {f.name: data[f.name] for f in fields(cls)})

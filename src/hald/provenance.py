@@ -1,0 +1,127 @@
+"""Keys: what a piece of work is, in ten hex digits. Same parameters, same inputs, same code: same key.
+
+The code part of a key is a digest of the parsed source of every module that the stage's entry module imports, directly
+or not. Docstrings, comments and formatting do not count, so editing words never retrains a teacher.
+"""
+
+import ast
+import functools
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from hald.errors import UserError
+from hald.specs.base import to_dict
+
+SOURCE = Path(__file__).parent
+
+ENTRY = {
+    "dataset": "hald.data.prepare",
+    "squeeze": "hald.squeeze",
+    "synthesis.real": "hald.synthesis.real",
+    "synthesis.rded": "hald.synthesis.rded",
+    "relabel": "hald.labels.relabel",
+    "evaluate": "hald.train.run",
+    "tables": "hald.tables",
+}
+
+# These cannot change a number: they move files, word messages and log.
+NUMBERLESS = frozenset({"hald.errors", "hald.files", "hald.jobs", "hald.provenance"})
+
+
+def canonical(data: Any) -> str:
+    """JSON with sorted keys and no white space: one text per value."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def key_of(stage: str, spec: Any, code: str) -> str:
+    """The key of a spec: ten hex digits over stage, parameters (with the keys of its inputs) and code digest."""
+    identity = {name: value for name, value in to_dict(spec).items() if name not in getattr(spec, "LOCATION", ())}
+    return hashlib.sha256(canonical([stage, identity, code]).encode()).hexdigest()[:10]
+
+
+def code_digests(source: Path = SOURCE) -> dict[str, str]:
+    """Digest of the code behind each stage."""
+    sources = _module_sources(source)
+    return {stage: _digest({name: sources[name] for name in closure(entry, source)}) for stage, entry in ENTRY.items()}
+
+
+def closure(entry: str, source: Path = SOURCE) -> frozenset[str]:
+    """The modules of this package that `entry` imports, directly or not, itself included."""
+    imports = _module_imports(source)
+    seen: set[str] = set()
+    waiting = [entry]
+    while waiting:
+        module = waiting.pop()
+        if module not in seen and module in imports and module not in NUMBERLESS:
+            seen.add(module)
+            waiting += imports[module]
+    return frozenset(seen)
+
+
+@functools.cache
+def _module_trees(source: Path) -> dict[str, ast.Module]:
+    """Parsed source of every module, without docstrings."""
+    trees = {}
+    for path in sorted(source.rglob("*.py")):
+        parts = ("hald", *path.relative_to(source).with_suffix("").parts)
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                _strip_docstring(node)
+        trees[name] = tree
+    return trees
+
+
+def _strip_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    if ast.get_docstring(node, clean=False) is not None:
+        node.body = node.body[1:] or [ast.Pass()]
+
+
+@functools.cache
+def _module_sources(source: Path) -> dict[str, str]:
+    # unparse, not dump: its text is the same on every Python version
+    return {name: ast.unparse(tree) for name, tree in _module_trees(source).items()}
+
+
+@functools.cache
+def _module_imports(source: Path) -> dict[str, frozenset[str]]:
+    """For each module, the modules of this package that importing it runs (parents of submodules included)."""
+    trees = _module_trees(source)
+    imports = {}
+    for name, tree in trees.items():
+        wanted: set[str] = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                wanted |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                wanted |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        with_parents = {".".join(module.split(".")[:n]) for module in wanted for n in range(1, module.count(".") + 2)}
+        imports[name] = frozenset(with_parents & trees.keys())
+    return imports
+
+
+def _digest(sources: dict[str, str]) -> str:
+    return hashlib.sha256(canonical(sources).encode()).hexdigest()
+
+
+def class_digest(classes: list[str]) -> str:
+    """Four hex digits that name a class order in messages; artefacts store and compare the whole list."""
+    return hashlib.sha256(canonical(classes).encode()).hexdigest()[:4]
+
+
+def require_same_classes(a: list[str], a_name: str, b: list[str], b_name: str, remedy: str) -> None:
+    """Refuse two artefacts whose classes differ in number, name or order: labels would silently be wrong."""
+    if a == b:
+        return
+    at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    raise UserError(
+        f"{a_name} has class order {class_digest(a)} ({len(a)} classes{_at(a, at)}), "
+        f"{b_name} has {class_digest(b)} ({len(b)} classes{_at(b, at)}): they do not belong together. {remedy}"
+    )
+
+
+def _at(classes: list[str], i: int) -> str:
+    return f", number {i} is '{classes[i]}'" if i < len(classes) else ""

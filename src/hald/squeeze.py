@@ -1,0 +1,133 @@
+"""Squeeze: a teacher from scratch, from torchvision's weights or from a file; measured, recorded, resumable."""
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hald.checkpoint import load_checkpoint, save_checkpoint
+from hald.data.crops import CROP_WIDTH, CropRequest, Crops
+from hald.data.reader import PreparedDataset, open_dataset
+from hald.draws import permutation, uniforms
+from hald.errors import UserError
+from hald.files import file_digest, publish_dir, write_json
+from hald.jobs import Progress, StopRequest, log, write_timing
+from hald.measure import accuracy
+from hald.models.build import build_model
+from hald.models.weights import load_weights, save_weights
+from hald.specs.teacher import TeacherSpec
+from hald.views import normalize
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a teacher comes from and goes to."""
+
+    dataset: Path
+    weights: Path | None  # file for source: torchvision or path
+    target: Path
+    partial: Path
+
+
+def squeeze(spec: TeacherSpec, places: Places, device: torch.device, workers: int) -> None:
+    """Make the teacher and write teacher.safetensors and teacher.json into `places.target`."""
+    start = time.monotonic()
+    dataset = open_dataset(places.dataset)
+    torch.manual_seed(spec.seed)
+    model = build_model(spec.arch, spec.classes, spec.size).to(device)
+    if spec.source == "train":
+        _train(model, spec, dataset, places.partial, device, workers)
+    else:
+        assert places.weights is not None
+        if not places.weights.is_file():
+            raise UserError(f"teacher weights {places.weights} do not exist; correct `path` of the teacher in the experiment")
+        load_weights(model, places.weights, spec.arch)
+    top1, top5 = accuracy(model, dataset.test, spec.mean, spec.std, device)
+    log.info("teacher %s: top-1 %.2f %%, top-5 %.2f %% on %d test images", spec.arch, top1, top5, len(dataset.test))
+    finished = places.partial / "teacher"
+    finished.mkdir(parents=True, exist_ok=True)
+    save_weights(model, finished / "teacher.safetensors")
+    record = {
+        "format": 1,
+        "arch": spec.arch,
+        "source": spec.source,
+        "classes": dataset.classes,
+        "size": spec.size,
+        "mean": spec.mean,
+        "std": spec.std,
+        "top1": round(top1, 4),
+        "top5": round(top5, 4),
+        "dataset_digest": dataset.digest,
+        "sha256": file_digest(finished / "teacher.safetensors"),
+    }
+    write_json(finished / "teacher.json", record)
+    write_timing(finished / "timing.json", time.monotonic() - start, device.type)
+    publish_dir(finished, places.target, "teacher.json")
+
+
+def _train(model: nn.Module, spec: TeacherSpec, dataset: PreparedDataset, partial: Path, device: torch.device, workers: int) -> None:
+    """Train with the recipe, from the last checkpoint if there is one."""
+    recipe = spec.recipe
+    optimizer = _optimizer(model, spec)
+    labels = torch.from_numpy(dataset.train.labels).to(device)
+    crops = Crops(dataset.train, spec.size, spec.scale, spec.ratio, workers, device)
+    checkpoint = partial / "checkpoint.pt"
+    first = load_checkpoint(checkpoint, model, optimizer) or 0
+    progress = Progress(recipe.epochs, "epoch", done=first)
+    with StopRequest() as stop:
+        for epoch in range(first, recipe.epochs):
+            for group in optimizer.param_groups:
+                group["lr"] = recipe.lr * schedule(epoch, recipe.epochs, recipe.warmup)
+            loss = _epoch(model, optimizer, spec, crops, labels, epoch)
+            progress.step(f"loss {loss:.3f}")
+            if epoch + 1 < recipe.epochs and (stop.signal or (epoch + 1) % 10 == 0):
+                save_checkpoint(checkpoint, model, optimizer, epoch + 1)
+            stop.check()
+
+
+def schedule(epoch: int, epochs: int, warmup: int) -> float:
+    """Factor of the rate: linear from 0.01 over `warmup` epochs, then a cosine to zero over the rest."""
+    if epoch < warmup:
+        return 0.01 + 0.99 * epoch / warmup
+    return 0.5 * (1 + math.cos(math.pi * (epoch - warmup) / (epochs - warmup)))
+
+
+def _optimizer(model: nn.Module, spec: TeacherSpec) -> torch.optim.Optimizer:
+    recipe = spec.recipe
+    shared = {"lr": recipe.lr, "weight_decay": recipe.weight_decay}
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(model.parameters(), momentum=recipe.momentum, **shared)
+    kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
+    return kind(model.parameters(), **shared)
+
+
+def _epoch(
+    model: nn.Module, optimizer: torch.optim.Optimizer, spec: TeacherSpec, crops: Crops, labels: Tensor, epoch: int
+) -> float:
+    """One pass over the training images in a keyed order; the last incomplete batch is dropped. Returns the mean loss."""
+    model.train()
+    count, batch = len(labels), spec.recipe.batch
+    order = permutation("squeeze-order", spec.seed, epoch, count)
+    draws = uniforms("squeeze-crop", spec.seed, epoch, count, CROP_WIDTH + 1)
+    starts = range(0, max(count - batch, 0) + 1, batch)
+    requests = [
+        CropRequest(order[i : i + batch], draws[i : i + batch, :CROP_WIDTH], draws[i : i + batch, -1] < spec.flip) for i in starts
+    ]
+    source = crops.batches(requests) if spec.recipe.crop == "resized" else crops.padded(requests, spec.recipe.padding)
+    total = torch.zeros((), device=labels.device)
+    for request, pixels in zip(requests, source, strict=True):
+        x = normalize(pixels, spec.mean, spec.std)
+        loss = F.cross_entropy(model(x), labels[torch.from_numpy(request.index).to(labels.device)])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        total += loss.detach()
+    mean = float(total) / len(requests)
+    if not np.isfinite(mean):
+        raise UserError(f"the teacher's loss is {mean} in epoch {epoch}; lower recipe.lr ({spec.recipe.lr:g})")
+    return mean

@@ -1,0 +1,22 @@
+"""A random real subset: IPC training images per class at evaluation size, the control of every distillation method."""
+
+import numpy as np
+
+from hald.data.decode import evaluation_image
+from hald.data.reader import open_dataset
+from hald.draws import permutation
+from hald.specs.images import ImagesSpec
+from hald.synthesis.imageset import Places, Resources, Unit, build_set
+
+
+def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
+    """Choose `ipc` images of each class in a keyed order; a larger IPC keeps the smaller one's images."""
+    dataset = open_dataset(places.dataset)
+
+    def make(label: int) -> Unit:
+        members = dataset.train.of_class(label)
+        chosen = members[permutation("real", spec.seed, label, len(members))[: spec.ipc]]
+        images = [evaluation_image(dataset.train.read(int(i)), spec.size, spec.resize, f"training image {i}") for i in chosen]
+        return Unit(np.stack(images).transpose(0, 3, 1, 2), np.zeros(spec.ipc, dtype=np.float32))
+
+    build_set(spec, dataset.classes, places, resources.device.type, make)

@@ -1,0 +1,14 @@
+"""Write one results table in all its formats."""
+
+from pathlib import Path
+
+from hald.jobs import job
+
+with job(snakemake):
+    from hald.specs.base import from_dict
+    from hald.specs.table import TableSpec
+    from hald.tables import write_table
+
+    spec = from_dict(TableSpec, snakemake.params.spec)
+    folders = {run: Path(folder) for run, folder in snakemake.params.folders.items()}
+    write_table(spec, folders, Path(snakemake.output[0]).with_suffix(""))
