@@ -41,7 +41,11 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` atomically."""
-    write_atomic(path, lambda temporary: temporary.write_text(text, encoding="utf-8") and None)
+
+    def write(temporary: Path) -> None:
+        temporary.write_text(text, encoding="utf-8")
+
+    write_atomic(path, write)
 
 
 def write_json(path: Path, data: Any) -> None:

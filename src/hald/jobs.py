@@ -36,7 +36,9 @@ class Progress:
         self.last = now
         rate = (self.done - self.first) / max(now - self.start, 1e-9)
         left = (self.total - self.done) / rate if rate else float("inf")
-        log.info("%s %d/%d  %.3g/s  %s left%s", self.unit, self.done, self.total, rate, duration(left), note and f"  {note}")
+        log.info(
+            "%s %d/%d  %.3g/s  %s left%s", self.unit, self.done, self.total, rate, duration(left), note and f"  {note}"
+        )
 
 
 def duration(seconds: float) -> str:
@@ -77,16 +79,17 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def job(snakemake: Any) -> Iterator[None]:
-    """Run a rule's script: everything that is printed or raised ends in the rule's log; seconds go beside the output."""
+def job(snakemake: Any) -> Iterator[dict[str, Any]]:
+    """Run a rule's script with its parameters; everything that is printed or raised ends in the rule's log."""
     with Path(snakemake.log[0]).open("a", buffering=1, encoding="utf-8") as stream:
         os.dup2(stream.fileno(), 2)
         os.dup2(stream.fileno(), 1)
         setup_logging(sys.stderr)
         start = time.monotonic()
         try:
-            _require_code(snakemake.params)
-            yield
+            work = dict(snakemake.params.get("work", {}))
+            _require_code(work)
+            yield work
         except UserError as error:
             log.error("error: %s", error)
             sys.exit(1)
@@ -99,12 +102,12 @@ def job(snakemake: Any) -> Iterator[None]:
         log.info("done in %s", duration(time.monotonic() - start))
 
 
-def _require_code(params: Any) -> None:
+def _require_code(work: dict[str, Any]) -> None:
     """Refuse to put results of edited code under the key of the code that was planned."""
-    if "code" in params.keys() and code_digests()[params.stage] != params.code:  # noqa: SIM118
+    if "code" in work and code_digests()[work["stage"]] != work["code"]:
         raise UserError(
-            f"the source code of stage {params.stage} changed since this run was planned, so its results would not be what "
-            f"their key says. Start snakemake again: it plans with the new code"
+            f"the source code of stage {work['stage']} changed since this run was planned, so its results would not be "
+            f"what their key says. Start snakemake again: it plans with the new code"
         )
 
 
@@ -116,6 +119,7 @@ def setup_logging(stream: Any) -> None:
     log.setLevel(logging.INFO)
 
 
-def write_timing(path: Path, seconds: float, device: str, **facts: Any) -> None:
-    """Timing record beside a result: never part of the result itself."""
-    write_json(path, {"seconds": round(seconds, 3), "host": platform.node(), "device": device, **facts})
+def write_timing(path: Path, seconds: float, device: str, kind: str, work: float) -> None:
+    """Timing record beside a result, never part of it: `work` units of `kind` took so long. `hald plan` reads it."""
+    host = platform.node()
+    write_json(path, {"seconds": round(seconds, 3), "host": host, "device": device, "kind": kind, "work": work})

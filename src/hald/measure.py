@@ -9,7 +9,12 @@ from hald.views import normalize
 
 @torch.inference_mode()
 def accuracy(
-    model: nn.Module, split: Split, mean: tuple[float, ...], std: tuple[float, ...], device: torch.device, batch: int = 256
+    model: nn.Module,
+    split: Split,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    device: torch.device,
+    batch: int = 256,
 ) -> tuple[float, float]:
     """Top-1 and top-5 accuracy in percent, network in eval mode, one host synchronisation in all."""
     pixels = split.pixels

@@ -45,7 +45,9 @@ def squeeze(spec: TeacherSpec, places: Places, device: torch.device, workers: in
     else:
         assert places.weights is not None
         if not places.weights.is_file():
-            raise UserError(f"teacher weights {places.weights} do not exist; correct `path` of the teacher in the experiment")
+            raise UserError(
+                f"teacher weights {places.weights} do not exist; correct `path` of the teacher in the experiment"
+            )
         load_weights(model, places.weights, spec.arch)
     top1, top5 = accuracy(model, dataset.test, spec.mean, spec.std, device)
     log.info("teacher %s: top-1 %.2f %%, top-5 %.2f %% on %d test images", spec.arch, top1, top5, len(dataset.test))
@@ -66,11 +68,13 @@ def squeeze(spec: TeacherSpec, places: Places, device: torch.device, workers: in
         "sha256": file_digest(finished / "teacher.safetensors"),
     }
     write_json(finished / "teacher.json", record)
-    write_timing(finished / "timing.json", time.monotonic() - start, device.type)
+    write_timing(finished / "timing.json", time.monotonic() - start, device.type, *spec.effort)
     publish_dir(finished, places.target, "teacher.json")
 
 
-def _train(model: nn.Module, spec: TeacherSpec, dataset: PreparedDataset, partial: Path, device: torch.device, workers: int) -> None:
+def _train(
+    model: nn.Module, spec: TeacherSpec, dataset: PreparedDataset, partial: Path, device: torch.device, workers: int
+) -> None:
     """Train with the recipe, from the last checkpoint if there is one."""
     recipe = spec.recipe
     optimizer = _optimizer(model, spec)
@@ -99,24 +103,26 @@ def schedule(epoch: int, epochs: int, warmup: int) -> float:
 
 def _optimizer(model: nn.Module, spec: TeacherSpec) -> torch.optim.Optimizer:
     recipe = spec.recipe
-    shared = {"lr": recipe.lr, "weight_decay": recipe.weight_decay}
     if recipe.optimizer == "sgd":
-        return torch.optim.SGD(model.parameters(), momentum=recipe.momentum, **shared)
+        return torch.optim.SGD(
+            model.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
+        )
     kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
-    return kind(model.parameters(), **shared)
+    return kind(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
 
 
 def _epoch(
     model: nn.Module, optimizer: torch.optim.Optimizer, spec: TeacherSpec, crops: Crops, labels: Tensor, epoch: int
 ) -> float:
-    """One pass over the training images in a keyed order; the last incomplete batch is dropped. Returns the mean loss."""
+    """One pass over the training images in a keyed order, without the last incomplete batch; the mean loss."""
     model.train()
     count, batch = len(labels), spec.recipe.batch
     order = permutation("squeeze-order", spec.seed, epoch, count)
     draws = uniforms("squeeze-crop", spec.seed, epoch, count, CROP_WIDTH + 1)
     starts = range(0, max(count - batch, 0) + 1, batch)
     requests = [
-        CropRequest(order[i : i + batch], draws[i : i + batch, :CROP_WIDTH], draws[i : i + batch, -1] < spec.flip) for i in starts
+        CropRequest(order[i : i + batch], draws[i : i + batch, :CROP_WIDTH], draws[i : i + batch, -1] < spec.flip)
+        for i in starts
     ]
     source = crops.batches(requests) if spec.recipe.crop == "resized" else crops.padded(requests, spec.recipe.padding)
     total = torch.zeros((), device=labels.device)

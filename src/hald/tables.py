@@ -25,11 +25,13 @@ class Value:
 
 
 def cell_rows(table: TableSpec, folders: dict[str, Path]) -> pd.DataFrame:
-    """One row per cell (long form): where it stands, which run, mean, std, number of seeds, label bytes, effective SLC."""
+    """One row per cell (long form): place, run, mean, std, number of seeds, label bytes, effective SLC."""
     rows = []
     for cell in table.cells:
         records = [
-            read_json(path) for seed in range(table.seeds) if (path := folders[cell.run] / f"seed-{seed}.json").is_file()
+            read_json(path)
+            for seed in range(table.seeds)
+            if (path := folders[cell.run] / f"seed-{seed}.json").is_file()
         ]
         place = dict(zip(table.rows + table.columns, cell.row + cell.column, strict=True))
         rows.append(place | _summary(records) | {"seeds_planned": table.seeds, "run": folders[cell.run].name})
@@ -38,7 +40,14 @@ def cell_rows(table: TableSpec, folders: dict[str, Path]) -> pd.DataFrame:
 
 def _summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     if not records:
-        return {"top1_mean": None, "top1_std": None, "top5_mean": None, "seeds": 0, "label_bytes": None, "slc_effective": None}
+        return {
+            "top1_mean": None,
+            "top1_std": None,
+            "top5_mean": None,
+            "seeds": 0,
+            "label_bytes": None,
+            "slc_effective": None,
+        }
     top1 = [record["top1"] for record in records]
     return {
         "top1_mean": round(statistics.mean(top1), 4),
@@ -50,7 +59,9 @@ def _summary(records: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def grid(table: TableSpec, cells: pd.DataFrame) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]], dict[Any, Value]]:
+def grid(
+    table: TableSpec, cells: pd.DataFrame
+) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]], dict[Any, Value]]:
     """Row heads, column heads and values, in the order of the definition."""
     heads = list(dict.fromkeys(cell.row for cell in table.cells))
     columns = list(dict.fromkeys(cell.column for cell in table.cells))
@@ -88,7 +99,8 @@ def to_markdown(table: TableSpec, cells: pd.DataFrame) -> str:
     lines = [f"**{table.caption}**", "", _line(names), _line(["---"] * len(table.rows) + ["---:"] * len(columns))]
     for head in heads:
         shown = [
-            f"**{_text(values.get((head, c)))}**" if (head, c) in best else _text(values.get((head, c))) for c in columns
+            f"**{_text(values.get((head, c)))}**" if (head, c) in best else _text(values.get((head, c)))
+            for c in columns
         ]
         lines.append(_line([*head, *shown]))
     return "\n".join([*lines, "", _footnote(table), ""])

@@ -13,16 +13,23 @@ from hald.models.weights import load_weights
 from hald.provenance import require_same_classes
 
 
-def load_teacher(folder: Path, classes: list[str], floor: float, device: torch.device) -> tuple[nn.Module, dict[str, Any]]:
+def load_teacher(
+    folder: Path, classes: list[str], floor: float, device: torch.device
+) -> tuple[nn.Module, dict[str, Any]]:
     """A finished teacher in eval mode and its record; refused below its accuracy floor or for other classes."""
     record = read_json(folder / "teacher.json")
     require_same_classes(
-        record["classes"], f"teacher {folder}", classes, "the dataset", f"Remove {folder} and run again to train it anew."
+        record["classes"],
+        f"teacher {folder}",
+        classes,
+        "the dataset",
+        f"Remove {folder} and run again to train it anew.",
     )
     if record["top1"] < floor:
         raise UserError(
-            f"teacher {folder.name} reaches {record['top1']:.2f} % top-1, the dataset's floor is {floor:g} %: its labels would be "
-            f"worth little. Train it longer (teachers: recipe: epochs) or lower `floor` of the dataset knowingly"
+            f"teacher {folder.name} reaches {record['top1']:.2f} % top-1, the dataset's floor is {floor:g} %: "
+            f"its labels would be worth little. Train it longer (teachers: recipe: epochs), or lower the dataset's "
+            f"`floor` knowingly"
         )
     model = build_model(record["arch"], len(record["classes"]), record["size"])
     load_weights(model, folder / "teacher.safetensors", record["arch"])

@@ -147,7 +147,7 @@ def cutmix(x: Tensor, partner: Tensor, cut: Tensor) -> Tensor:
 
 
 def render_batches(images: Tensor, view: View, rows: Ints, batch: Ints, size: int) -> Tensor:
-    """Mixed crops of whole stored batches: row `rows[i]` of the view, in batch `batch[i]`: (n, C, size, size) in [0, 1].
+    """Mixed crops of whole stored batches: row `rows[i]` of the view, in batch `batch[i]`: (n, C, size, size).
 
     Rows of a batch stand together; a partner is counted from the first of them. The same batch may come twice.
     """

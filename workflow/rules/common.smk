@@ -1,11 +1,8 @@
-# The plan of this run, and the names of the places that more than one rule file uses.
-
-import os
-from pathlib import Path
+# The plan of this run, and the names that more than one rule file uses. Jobs of this run read the same frozen plan.
 
 import hald.plan
 from hald.errors import UserError
-from hald.specs.base import to_dict
+from hald.plan.jobs import RuleJobs
 from snakemake.exceptions import WorkflowError
 
 try:
@@ -13,9 +10,11 @@ try:
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
+JOBS = RuleJobs(PLAN)
 RESULTS = PLAN.results
 STORES = PLAN.stores
-LOGS = f"{RESULTS}/logs"
+LOGS = f"{PLAN.results}/logs"
+TIMES = f"{PLAN.results}/benchmarks"
 
 
 envvars:
@@ -33,26 +32,12 @@ wildcard_constraints:
     table=r"[^/.]+",
 
 
-def manifest(key):
-    return ancient(str(PLAN.dataset_dir(key) / "manifest.json"))
-
-
-def teacher_record(key):
-    return ancient(str(PLAN.teacher_dir(key) / "teacher.json"))
-
-
-def partial_dir(wildcards):
-    """Where the unfinished work of a job is kept, whatever happens to it."""
-    (slug,) = [value for name, value in wildcards.items() if name not in ("view", "seed")]
-    return str(PLAN.partial(PLAN.key(slug)))
-
-
 def preflight(workflow):
     """Look at every dataset that this run will use before its first job starts."""
     from hald.data.preflight import check_datasets
 
-    needed = {job.params.dataset_key for job in workflow.dag.needrun_jobs() if "dataset_key" in job.params.keys()}
+    work = [job.params.work for job in workflow.dag.needrun_jobs() if "work" in job.params.keys()]
     try:
-        check_datasets(PLAN, needed)
+        check_datasets(PLAN, {entry["dataset_key"] for entry in work if "dataset_key" in entry})
     except UserError as error:
         raise WorkflowError(str(error)) from None

@@ -4,17 +4,17 @@ from pathlib import Path
 
 from hald.jobs import job
 
-with job(snakemake):
+with job(snakemake) as work:
     from hald.device import setup
     from hald.specs.base import from_dict
     from hald.specs.run import RunSpec
     from hald.train.run import Places, evaluate
 
-    spec = from_dict(RunSpec, snakemake.params.spec)
+    spec = from_dict(RunSpec, work["spec"])
     places = Places(
-        dataset=Path(snakemake.input.manifest).parent,
-        store=Path(snakemake.params.store),
-        records=Path(snakemake.output[0]).parent,
-        partial=Path(snakemake.params.partial),
+        dataset=Path(work["dataset"]),
+        store=Path(work["store"]),
+        records=Path(work["records"]),
+        partial=Path(work["partial"]),
     )
-    evaluate(spec, list(snakemake.params.seeds), places, setup(spec.threads))
+    evaluate(spec, work["seeds"], places, setup(spec.threads))

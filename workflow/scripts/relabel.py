@@ -4,17 +4,17 @@ from pathlib import Path
 
 from hald.jobs import job
 
-with job(snakemake):
+with job(snakemake) as work:
     from hald.device import setup
     from hald.labels.relabel import Places, relabel
     from hald.specs.base import from_dict
     from hald.specs.labels import LabelsSpec
 
-    spec = from_dict(LabelsSpec, snakemake.params.spec)
+    spec = from_dict(LabelsSpec, work["spec"])
     places = Places(
-        images=Path(snakemake.params.images),
-        teacher=Path(snakemake.params.teacher),
-        store=Path(snakemake.output[0]).parents[1],
+        images=Path(work["images"]),
+        teacher=Path(work["teacher"]),
+        store=Path(work["store"]),
     )
-    first, last = snakemake.params.block
-    relabel(spec, places, range(first, last + 1), snakemake.params.floor, setup(spec.threads))
+    first, last = work["views"]
+    relabel(spec, places, range(first, last + 1), work["floor"], setup(spec.threads))

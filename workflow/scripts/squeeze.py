@@ -4,18 +4,17 @@ from pathlib import Path
 
 from hald.jobs import job
 
-with job(snakemake):
+with job(snakemake) as work:
     from hald.device import setup
     from hald.specs.base import from_dict
     from hald.specs.teacher import TeacherSpec
     from hald.squeeze import Places, squeeze
 
-    spec = from_dict(TeacherSpec, snakemake.params.spec)
-    weights = snakemake.input.get("weights")
+    spec = from_dict(TeacherSpec, work["spec"])
     places = Places(
-        dataset=Path(snakemake.input.manifest).parent,
-        weights=Path(str(weights)) if weights else None,
+        dataset=Path(work["dataset"]),
+        weights=Path(work["weights"]) if work["weights"] else None,
         target=Path(snakemake.output[0]).parent,
-        partial=Path(snakemake.params.partial),
+        partial=Path(work["partial"]),
     )
-    squeeze(spec, places, setup(spec.threads), snakemake.params.workers)
+    squeeze(spec, places, setup(spec.threads), work["workers"])

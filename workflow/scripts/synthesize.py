@@ -4,19 +4,18 @@ from pathlib import Path
 
 from hald.jobs import job
 
-with job(snakemake):
+with job(snakemake) as work:
     from hald.device import setup
     from hald.specs.base import from_dict
     from hald.specs.images import ImagesSpec
     from hald.synthesis.imageset import Places, Resources
     from hald.synthesis.methods import synthesize
 
-    spec = from_dict(ImagesSpec, snakemake.params.spec)
-    teacher = snakemake.input.get("teacher")
+    spec = from_dict(ImagesSpec, work["spec"])
     places = Places(
-        dataset=Path(snakemake.input.manifest).parent,
-        teacher=Path(str(teacher)).parent if teacher else None,
+        dataset=Path(work["dataset"]),
+        teacher=Path(work["teacher"]) if work["teacher"] else None,
         target=Path(snakemake.output[0]).parent,
-        partial=Path(snakemake.params.partial),
+        partial=Path(work["partial"]),
     )
-    synthesize(spec, places, Resources(setup(spec.threads), snakemake.params.workers, snakemake.params.floor))
+    synthesize(spec, places, Resources(setup(spec.threads), work["workers"], work["floor"]))

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from hald.jobs import job
 
-with job(snakemake):
+with job(snakemake) as work:
     from hald.specs.base import from_dict
     from hald.specs.table import TableSpec
     from hald.tables import write_table
 
-    spec = from_dict(TableSpec, snakemake.params.spec)
-    folders = {run: Path(folder) for run, folder in snakemake.params.folders.items()}
+    spec = from_dict(TableSpec, work["spec"])
+    folders = {run: Path(folder) for run, folder in work["folders"].items()}
     write_table(spec, folders, Path(snakemake.output[0]).with_suffix(""))

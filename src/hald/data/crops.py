@@ -56,7 +56,9 @@ class Crops:
     def padded(self, requests: Sequence[CropRequest], padding: int) -> Iterator[Tensor]:
         """RandomCrop of the zero-padded image at its own size, one tensor per request."""
         if self.split.pixels is None:
-            raise UserError("`crop: padded` needs images that have the input size; use `crop: resized` for this dataset")
+            raise UserError(
+                "`crop: padded` needs images that have the input size; use `crop: resized` for this dataset"
+            )
         for request in requests:
             images = torch.from_numpy(self.split.pixels[request.index]).to(self.device, non_blocking=True)
             images = torch.nn.functional.pad(images, (padding,) * 4)
@@ -67,11 +69,14 @@ class Crops:
 
     def decoded(self, request: CropRequest) -> Tensor:
         """The same batch from encoded images: (n, 3, size, size) uint8, cropped and resized by PIL."""
-        return torch.from_numpy(np.stack([self._one(*row) for row in zip(request.index, request.draws, request.flip, strict=True)]))
+        return torch.from_numpy(
+            np.stack([self._one(*row) for row in zip(request.index, request.draws, request.flip, strict=True)])
+        )
 
     def _one(self, index: int, draws: Floats, flip: bool) -> "np.ndarray[Any, np.dtype[np.uint8]]":
         pixels = self.split.read(int(index))
-        top, left, height, width = crop_boxes(draws[None], *pixels.shape[:2], self.scale, self.ratio)[0].tolist()
+        boxes = crop_boxes(draws[None], pixels.shape[0], pixels.shape[1], self.scale, self.ratio)
+        top, left, height, width = boxes[0].tolist()
         box = (left, top, left + width, top + height)
         crop = Image.fromarray(pixels).resize((self.size, self.size), Image.Resampling.BILINEAR, box=box)
         array = np.asarray(crop).transpose(2, 0, 1)

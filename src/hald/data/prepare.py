@@ -61,8 +61,8 @@ def select_classes(raw: RawData, spec: DatasetSpec) -> RawData:
         wanted = [name for name in raw.classes if spec.subset is None or name in spec.subset]
     if len(wanted) != spec.classes:
         raise UserError(
-            f"dataset '{spec.name}': {len(wanted)} classes found (first '{wanted[0] if wanted else '-'}'), the config says "
-            f"{spec.classes}; correct datasets.{spec.name}.classes or the data"
+            f"dataset '{spec.name}': {len(wanted)} classes found (first '{wanted[0] if wanted else '-'}'), the config "
+            f"says {spec.classes}; correct datasets.{spec.name}.classes or the data"
         )
     if wanted == raw.classes:
         return raw
@@ -83,8 +83,8 @@ def require_counts(spec: DatasetSpec, classes: list[str], labels: Ints) -> None:
     short = int(counts.argmin())
     if counts[short] < max(spec.per_class, 1):
         raise UserError(
-            f"dataset '{spec.name}': class '{classes[short]}' has {counts[short]} training images, the planned image sets "
-            f"need {max(spec.per_class, 1)} of every class; lower ipc (or RDED's factor)"
+            f"dataset '{spec.name}': class '{classes[short]}' has {counts[short]} training images, the planned image "
+            f"sets need {max(spec.per_class, 1)} of every class; lower ipc (or RDED's factor)"
         )
 
 
@@ -150,5 +150,7 @@ def _checked_size(path: str) -> int:
     except Exception as error:
         raise UserError(f"cannot read image {path}: {error}. Replace or remove it, then run again") from error
     if not whole:
-        raise UserError(f"image {path} is cut off ({size} bytes, no JPEG end mark). Replace or remove it, then run again")
+        raise UserError(
+            f"image {path} is cut off ({size} bytes, no JPEG end mark). Replace or remove it, then run again"
+        )
     return size

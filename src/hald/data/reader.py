@@ -30,7 +30,7 @@ class Split:
         """All images, memory-mapped."""
         if self.storage != "packed":
             return None
-        return np.load(self.folder / f"{self.name}.npy", mmap_mode="r")  # type: ignore[no-any-return]
+        return np.asanyarray(np.load(self.folder / f"{self.name}.npy", mmap_mode="r"), dtype=np.uint8)
 
     @functools.cached_property
     def _files(self) -> list[str]:
@@ -71,8 +71,11 @@ def open_dataset(folder: Path) -> PreparedDataset:
     """Open a prepared dataset."""
     manifest = read_json(folder / "manifest.json")
     if manifest["format"] != 1:
-        raise UserError(f"{folder} has dataset format {manifest['format']}, this version reads 1; remove it and run again")
+        raise UserError(
+            f"{folder} has dataset format {manifest['format']}, this version reads 1; remove it and run again"
+        )
     splits = [
-        Split(folder, name, manifest[name]["storage"], np.load(folder / f"{name}_labels.npy")) for name in ("train", "test")
+        Split(folder, name, manifest[name]["storage"], np.load(folder / f"{name}_labels.npy"))
+        for name in ("train", "test")
     ]
     return PreparedDataset(manifest["name"], manifest["classes"], manifest["size"], manifest["digest"], *splits)

@@ -131,7 +131,9 @@ def tiny_imagenet(spec: DatasetSpec) -> RawData:
     rows = [line.split("\t") for line in annotations.read_text().splitlines() if line]
     unknown = sorted({row[1] for row in rows} - set(classes))
     if unknown:
-        raise UserError(f"dataset '{spec.name}': {annotations} names class '{unknown[0]}', which has no training folder")
+        raise UserError(
+            f"dataset '{spec.name}': {annotations} names class '{unknown[0]}', which has no training folder"
+        )
     train = [(path, i) for i, name in enumerate(classes) for path in _image_files(folders[name] / "images")]
     test = [(root / "val" / "images" / row[0], classes.index(row[1])) for row in rows]
     return RawData(classes, _files_split(train), _files_split(test))
@@ -144,7 +146,9 @@ def parquet(spec: DatasetSpec) -> RawData:
     root = require_root(spec)
     splits, names = [], []
     for split in (spec.train, spec.test):
-        files = sorted([*root.glob(f"{split}.parquet"), *root.glob(f"{split}-*.parquet"), *root.glob(f"data/{split}-*.parquet")])
+        files = sorted(
+            [*root.glob(f"{split}.parquet"), *root.glob(f"{split}-*.parquet"), *root.glob(f"data/{split}-*.parquet")]
+        )
         if not files:
             raise UserError(f"dataset '{spec.name}': no {split}.parquet or {split}-*.parquet in {root}")
         tables = [pq.read_table(file, memory_map=True) for file in files]

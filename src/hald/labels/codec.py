@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def encode_u8(logits: NDArray[np.float32]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """(n, C) logits -> (n, C) uint8 and (n,) float32 scales, with logits = q * scale + row minimum (error <= scale / 2)."""
+    """(n, C) logits -> (n, C) uint8 and (n,) float32 scales: logits = q * scale + row minimum, within scale / 2."""
     low = logits.min(axis=1, keepdims=True)
     span = logits.max(axis=1, keepdims=True) - low
     scale = np.maximum(span / 255, np.finfo(np.float32).tiny).astype(np.float32)

@@ -17,7 +17,7 @@ from hald.jobs import Progress, StopRequest, log, write_timing
 from hald.labels.store import FORMAT, Header, LabelStore, create_store
 from hald.models.bn import batch_statistics
 from hald.provenance import require_same_classes
-from hald.specs.base import to_dict
+from hald.specs.base import from_dict, to_dict
 from hald.specs.labels import LabelsSpec
 from hald.synthesis.imageset import open_set
 from hald.teacher import load_teacher
@@ -44,7 +44,7 @@ def relabel(spec: LabelsSpec, places: Places, views: range, floor: float, device
     missing = [view for view in views if not store.has(view)]
     log.info("%d of views %d-%d to compute, %d crops each", len(missing), views.start, views.stop - 1, spec.count)
     teacher, record = load_teacher(places.store / "teacher", store.header.classes, 0.0, device)
-    settings = ViewSettings(**{k: tuple(v) if isinstance(v, list) else v for k, v in store.header.view_settings.items()})
+    settings = from_dict(ViewSettings, store.header.view_settings)
     images = torch.from_numpy(store.images()).to(device)
     progress = Progress(len(missing), "views")
     with StopRequest() as stop:
@@ -54,7 +54,9 @@ def relabel(spec: LabelsSpec, places: Places, views: range, floor: float, device
             store.write(view, drawn, logits)
             progress.step()
             stop.check()
-    write_timing(places.store / "timings" / f"{views.start:05d}.json", time.monotonic() - start, device.type, views=len(missing))
+    kind, crops = spec.effort
+    timing = places.store / "timings" / f"{views.start:05d}.json"
+    write_timing(timing, time.monotonic() - start, device.type, kind, crops * len(missing))
 
 
 def _make_store(spec: LabelsSpec, places: Places, floor: float, device: torch.device) -> None:
@@ -68,7 +70,7 @@ def _make_store(spec: LabelsSpec, places: Places, floor: float, device: torch.de
     load_teacher(places.teacher, images.classes, floor, device)
     pixels = images.images()
     if len(pixels) != spec.count:
-        raise UserError(f"image set {places.images} has {len(pixels)} images, the plan expects {spec.count}; remove it and run again")
+        raise UserError(f"image set {places.images} has {len(pixels)} images, the plan expects {spec.count}; remove it")
     settings = ViewSettings(
         seed=spec.seed,
         count=spec.count,
@@ -99,9 +101,13 @@ def _make_store(spec: LabelsSpec, places: Places, floor: float, device: torch.de
 
 @torch.inference_mode()
 def label_view(
-    teacher: nn.Module, images: Tensor, drawn: View, spec: LabelsSpec, statistics: tuple[tuple[float, ...], tuple[float, ...]]
+    teacher: nn.Module,
+    images: Tensor,
+    drawn: View,
+    spec: LabelsSpec,
+    statistics: tuple[tuple[float, ...], tuple[float, ...]],
 ) -> NDArray[np.float32]:
-    """The teacher's logits (N, C) float32 for one view. Whole stored batches share a forward pass, a short one goes alone."""
+    """The teacher's logits (N, C) for one view. Whole stored batches share a forward pass, a short one goes alone."""
     whole = spec.count // spec.batch * spec.batch
     step = max(FORWARD // spec.batch, 1) * spec.batch
     bounds = [(i, min(i + step, whole)) for i in range(0, whole, step)]

@@ -115,7 +115,9 @@ class LabelStore:
         images = np.asarray(self.array("images")[:], dtype=np.uint8)
         found = array_digest(images)
         if found != self.header.images_digest:
-            raise UserError(f"the images in label store {self.folder} are not those its labels were made for; remove the store")
+            raise UserError(
+                f"the images in label store {self.folder} are not those its labels were made for; remove the store"
+            )
         return images
 
     def marker(self, view: int) -> Path:
@@ -129,7 +131,9 @@ class LabelStore:
     def write(self, view: int, drawn: View, logits: NDArray[np.float32]) -> None:
         """Add one view: its arrays first, its marker last. A marked view is never touched."""
         if self.has(view):
-            raise UserError(f"view {view} of {self.folder} is complete and is not written again; remove the store to start over")
+            raise UserError(
+                f"view {view} of {self.folder} is complete and is not written again; remove the store to start over"
+            )
         q, scale = encode_u8(logits)
         content: dict[str, Array] = {
             "q": q,
@@ -158,15 +162,17 @@ class LabelStore:
     def check(self, view: int) -> None:
         """Refuse a view that is not marked, or whose files do not have the marked sizes."""
         if not self.has(view):
-            raise UserError(f"view {view} of label store {self.folder} is not complete; run `snakemake {self.marker(view)}`")
+            raise UserError(
+                f"view {view} of label store {self.folder} is not complete; run `snakemake {self.marker(view)}`"
+            )
         for name, entry in read_json(self.marker(view))["files"].items():
             path = self._file(name, view)
             size = path.stat().st_size if path.is_file() else -1
             if size != entry["bytes"]:
                 state = "is missing" if size < 0 else f"has {size} bytes instead of {entry['bytes']}"
                 raise UserError(
-                    f"label store {self.folder}: array {name} of view {view} {state}; remove {self.marker(view)} and run "
-                    f"again to compute that view anew"
+                    f"label store {self.folder}: array {name} of view {view} {state}; remove {self.marker(view)} "
+                    f"and run again to compute that view anew"
                 )
 
     def read(self, name: str, views: int) -> Array:
@@ -176,12 +182,16 @@ class LabelStore:
         try:
             return np.asarray(self.array(name)[:views])
         except Exception as error:  # a codec's checksum failed
-            raise UserError(f"label store {self.folder}: array {name} is damaged ({error}); run `hald labels verify`") from error
+            raise UserError(
+                f"label store {self.folder}: array {name} is damaged ({error}); run `hald labels verify`"
+            ) from error
 
     def drawn(self, view: int) -> View:
         """The integers of a stored view."""
         self.check(view)
-        parts: dict[str, Ints] = {name: np.asarray(self.array(name)[view]).astype(np.int64) for name in ("image", "box", "partner", "cut")}
+        parts: dict[str, Ints] = {
+            name: np.asarray(self.array(name)[view]).astype(np.int64) for name in ("image", "box", "partner", "cut")
+        }
         return View(flip=np.asarray(self.array("flip")[view]) > 0, lam=np.asarray(self.array("lam")[view]), **parts)
 
     def require_classes(self, classes: list[str], name: str) -> None:

@@ -1,7 +1,7 @@
 """Networks by name, with a head for the dataset's classes."""
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import torchvision.models
 from torch import nn
@@ -37,8 +37,8 @@ def _sre2l(name: str, classes: int, size: int) -> nn.Module:
     width = model.conv1.out_channels
     model.conv1 = nn.Conv2d(3, width, kernel_size=3, stride=1, padding=1, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
-    model.maxpool = nn.Identity()  # type: ignore[assignment]
-    return model
+    model.maxpool = nn.Identity()
+    return cast(nn.Module, model)
 
 
 def _torchvision(name: str, classes: int, size: int) -> nn.Module:
@@ -60,7 +60,7 @@ def _timm(name: str, classes: int, size: int) -> nn.Module:
     if not timm.is_model(name):
         raise UserError(f"timm has no model '{name}'; see timm.list_models()")
     config = timm.get_pretrained_cfg(name.split(".")[0])
-    options = {"img_size": size} if config is not None and config.fixed_input_size else {}
+    options: dict[str, Any] = {"img_size": size} if config is not None and config.fixed_input_size else {}
     model: nn.Module = timm.create_model(name, pretrained=False, num_classes=classes, **options)
     return model
 

@@ -1,6 +1,7 @@
 """Weights on disk: safetensors written by us; foreign state dicts read without running their code."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -21,9 +22,9 @@ def read_state(path: Path) -> dict[str, Tensor]:
     """A state dict from safetensors or from a torch file (tensors only, nothing is executed)."""
     try:
         if path.suffix == ".safetensors":
-            state = load_file(path)
+            state: dict[str, Any] = dict(load_file(path))
         else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = dict(torch.load(path, map_location="cpu", weights_only=True))
     except (OSError, SafetensorError, RuntimeError, ValueError, EOFError, KeyError) as error:
         raise UserError(f"cannot read weights from {path}: {error}") from error
     except Exception as error:  # the unpickler's own kinds
@@ -31,7 +32,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
             f"{path} holds more than tensors ({type(error).__name__}) and is not opened; save its state_dict() instead"
         ) from error
     for wrapper in ("state_dict", "model"):
-        if isinstance(state, dict) and isinstance(state.get(wrapper), dict):
+        if isinstance(state.get(wrapper), dict):
             state = state[wrapper]
     return {name.removeprefix("module."): value for name, value in state.items() if isinstance(value, Tensor)}
 
@@ -69,7 +70,7 @@ def fetch_torchvision(arch: str, weights: str, path: Path) -> None:
         state = entry.get_state_dict(progress=False, check_hash=True)
     except OSError as error:
         raise UserError(
-            f"weights of {arch} ({weights}) could not be fetched: {error}. Run `snakemake {path}` on a machine with network "
-            f"access, or copy the file there"
+            f"weights of {arch} ({weights}) could not be fetched: {error}. Run `snakemake {path}` on a machine with "
+            f"network access, or copy the file there"
         ) from error
     write_atomic(path, lambda temporary: save_file({name: t.contiguous() for name, t in state.items()}, temporary))

@@ -29,13 +29,15 @@ def build(config: Config, experiments: Mapping[str, Experiment], code: Mapping[s
         builder = _Builder(plan, config, experiment, f"experiment '{name}'")
         for table_id, table in experiment.tables.items():
             if table_id in plan.tables:
-                raise UserError(f"table '{table_id}' is defined by two of the experiments {list(experiments)}; rename one")
+                raise UserError(
+                    f"table '{table_id}' is defined by two of the experiments {list(experiments)}; rename one"
+                )
             plan.tables[table_id] = builder.table(table_id, table)
     return plan
 
 
 def stages_of(evaluation: Evaluation, slc: int) -> tuple[Stage, ...]:
-    """The stages of an evaluation at one SLC. Soft-hard-soft: [soft // 2, hard, soft - soft // 2] (paper, section 4)."""
+    """The stages of an evaluation at one SLC. Soft-hard-soft: [soft // 2, hard, soft - soft // 2] (paper)."""
     hard = _at_slc(evaluation.hard_epochs, slc)
     kinds = evaluation.order.split("-")
     if "hard" not in kinds and hard:
@@ -107,8 +109,8 @@ class _Builder:
         for name, values in fields.items():
             if name not in shown and len(values) > 1:
                 raise UserError(
-                    f"{self.where}: table '{table_id}' has {len(values)} values of '{name}' but shows it neither in rows "
-                    f"nor in columns; add it to one of them"
+                    f"{self.where}: table '{table_id}' has {len(values)} values of '{name}' but shows it neither in "
+                    f"rows nor in columns; add it to one of them"
                 )
 
     def run(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> str:
@@ -154,6 +156,7 @@ class _Builder:
         spec = LabelsSpec(
             images=images_key,
             teacher=teacher_key,
+            arch=self.plan.teachers[teacher_key].arch,
             classes=dataset.classes,
             count=dataset.classes * ipc,
             size=dataset.size,
@@ -184,7 +187,7 @@ class _Builder:
             mipc=method.mipc,
             num_crop=method.num_crop,
             factor=method.factor,
-            crop_scale=method.crop_scale or dataset.augment.scale,
+            crop_scale=method.crop_scale,
             seed=method.seed,
             threads=ex.threads,
         )
@@ -198,7 +201,9 @@ class _Builder:
         teacher = self._get(ex.teachers, name, "teacher")
         path = expand(teacher.path)
         if (teacher.source == "path") != (path is not None):
-            raise UserError(f"{self.where}: teacher '{name}' has source {teacher.source} and path {path}; give both or neither")
+            raise UserError(
+                f"{self.where}: teacher '{name}' has source {teacher.source} and path {path}; give both or neither"
+            )
         spec = TeacherSpec(
             dataset=self.dataset(),
             arch=teacher.arch,

@@ -30,7 +30,7 @@ _Loader.add_implicit_resolver(
 def load_config(raw: dict[str, Any] | None = None, root: Path = Path()) -> tuple[Config, dict[str, Experiment]]:
     """The settings of a run: `raw` (or config/config.yaml below `root`) with the datasets and experiments it names."""
     folder = root / "config"
-    raw = read_yaml(folder / "config.yaml") if raw is None else _plain(raw)
+    raw = read_yaml(folder / "config.yaml") if raw is None else _typed(_plain(raw))
     schema = json_schema()
     raw["datasets"] = merge(read_yaml(folder / "datasets.yaml"), raw.get("datasets") or {})
     _validate(raw, schema, "config/config.yaml (or --config)")
@@ -60,7 +60,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):
         raise UserError(f"{path} must hold a mapping of keys to values, found {type(content).__name__}")
-    return _plain(content)
+    return dict(_plain(content))
 
 
 def _plain(value: Any) -> Any:
@@ -68,6 +68,21 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _typed(value: Any) -> Any:
+    """Numbers and truth values that Snakemake's --config leaves as text inside lists and mappings."""
+    if isinstance(value, dict):
+        return {name: _typed(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_typed(item) for item in value]
+    if not isinstance(value, str) or not value:
+        return value
+    scalar = yaml.load(value, Loader=_Loader) if _SCALAR.fullmatch(value) else value
+    return value if isinstance(scalar, dict | list) else scalar
+
+
+_SCALAR = re.compile(r"[-+.\w]+")
 
 
 def merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +107,9 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def _validate(content: dict[str, Any], schema: dict[str, Any], where: str) -> None:
-    errors = sorted(jsonschema.Draft202012Validator(schema).iter_errors(content), key=lambda e: [str(p) for p in e.path])
+    errors = sorted(
+        jsonschema.Draft202012Validator(schema).iter_errors(content), key=lambda e: [str(p) for p in e.path]
+    )
     if errors:
         raise UserError("\n".join(f"{where}: {_explain(error)}" for error in errors[:5]))
 

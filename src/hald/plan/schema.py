@@ -47,7 +47,8 @@ def _is_required(field: "dataclasses.Field[Any]") -> bool:
 
 def default_of(field: "dataclasses.Field[Any]") -> Any:
     """Plain JSON default of a field."""
-    value = field.default if field.default is not dataclasses.MISSING else field.default_factory()  # type: ignore[misc]
+    factory: Any = field.default_factory
+    value = field.default if factory is dataclasses.MISSING else factory()
     if dataclasses.is_dataclass(value):
         return to_dict(value)
     return list(value) if isinstance(value, tuple) else value
@@ -96,7 +97,9 @@ def document() -> str:
     parts = [HEAD]
     for title, definition in sections:
         rows = [_row(name, prop, definition) for name, prop in definition["properties"].items()]
-        parts.append(f"## {title}\n\n{definition['description']}\n\n| key | value | default | meaning |\n|---|---|---|---|\n")
+        parts.append(
+            f"## {title}\n\n{definition['description']}\n\n| key | value | default | meaning |\n|---|---|---|---|\n"
+        )
         parts[-1] += "\n".join(rows) + "\n"
     return "\n".join(parts)
 

@@ -24,7 +24,9 @@ class Jobs:
 class Config:
     """config/config.yaml: which experiments, and where things are kept."""
 
-    experiments: tuple[str, ...] = option("Names of files in config/experiments/ (without .yaml)", ("demo",), minItems=1)
+    experiments: tuple[str, ...] = option(
+        "Names of files in config/experiments/ (without .yaml)", ("demo",), minItems=1
+    )
     results: str = option("Folder of everything that is made", "results")
     stores: str = option(
         "Folder of the soft-label stores. A store holds its images, its labels and its teacher, so a folder shared "

@@ -50,7 +50,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """A dataset resolved by the plan: what it is, and (outside its key) where it lies and how many images it must have."""
+    """A dataset resolved by the plan: what it is and, outside its key, where it lies and how much it must hold."""
 
     LOCATION: ClassVar = ("root", "download", "per_class")
 

@@ -15,7 +15,7 @@ class Images:
     mipc: int = option("RDED: images per class that are looked at", 300, minimum=1)
     num_crop: int = option("RDED: random crops scored per image", 5, minimum=1)
     factor: int = option("RDED: each image is a factor x factor mosaic of crops", 1, minimum=1)
-    crop_scale: tuple[float, float] | None = option("RDED: area range of its crops; empty: the dataset's scale", None)
+    crop_scale: tuple[float, float] = option("RDED: area range of its crops", (0.08, 1.0))
     bn_mode: Literal["batch", "running"] | None = option(
         "BN statistics of the teacher while these images are labelled: of the batch (BSSL) or the running ones; "
         "empty: running for rded and real, as released",
@@ -40,6 +40,11 @@ class ImagesSpec:
     crop_scale: tuple[float, float]
     seed: int
     threads: int
+
+    @property
+    def effort(self) -> tuple[str, float]:
+        """Kind and amount of work, for estimates: distilled images per class."""
+        return f"synthesis {self.method}@{self.size} {self.dataset}", self.ipc
 
     @property
     def per_class(self) -> int:

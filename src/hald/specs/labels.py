@@ -24,6 +24,7 @@ class LabelsSpec:
 
     images: str  # key of the image set
     teacher: str  # key of the teacher
+    arch: str  # network of the teacher
     classes: int
     count: int  # images in the set
     size: int
@@ -37,6 +38,16 @@ class LabelsSpec:
     codec: str
     seed: int
     threads: int
+
+    @property
+    def effort(self) -> tuple[str, float]:
+        """Kind and amount of work of one view, for estimates: crops through this network."""
+        return f"relabel {self.arch}@{self.size}", self.count
+
+    @property
+    def view_bytes(self) -> int:
+        """About how many bytes a view takes: 0.87 per class (measured, label_store) and 24 of geometry per crop."""
+        return round(self.count * (0.87 * self.classes + 24))
 
     @property
     def batches(self) -> int:

@@ -30,7 +30,8 @@ class Evaluation:
         "How stored batches are drawn: each once per pass over the pool, or with replacement", "permutation"
     )
     slc_rounding: Literal["batches", "floor"] = option(
-        "An SLC that is no multiple of the IPC: a prefix of whole batches of one more view, or whole views only", "batches"
+        "An SLC that is no multiple of the IPC: a prefix of whole batches of one more view, or whole views only",
+        "batches",
     )
 
 
@@ -78,6 +79,11 @@ class RunSpec:
     smoothing: float
     sampling: str
     threads: int
+
+    @property
+    def effort(self) -> tuple[str, float]:
+        """Kind and amount of work of one seed, for estimates: images through this network."""
+        return f"evaluate {self.arch}@{self.size}", self.epochs * self.ipc * self.classes
 
     @property
     def epochs(self) -> int:

@@ -66,3 +66,8 @@ class TeacherSpec:
     classes: int
     seed: int
     threads: int
+
+    @property
+    def effort(self) -> tuple[str, float]:
+        """Kind and amount of work, for estimates: epochs of this network on this dataset."""
+        return f"squeeze {self.arch}@{self.size} {self.dataset}", self.recipe.epochs if self.source == "train" else 0.1

@@ -1,7 +1,7 @@
 """Distilled image sets: one uint8 Zarr array with classes, losses and provenance, made unit by unit.
 
-Images are class-major: image i belongs to class i // ipc. Every finished unit (a class) is kept, so a killed job goes on
-with the next one; the finished set is moved into place in one rename.
+Images are class-major: image i belongs to class i // ipc. Every finished unit (a class) is kept, so a killed job goes
+on with the next one; the finished set is moved into place in one rename.
 """
 
 import shutil
@@ -83,7 +83,7 @@ def build_set(spec: ImagesSpec, classes: list[str], places: Places, device: str,
     finished = places.partial / "set.zarr"
     shutil.rmtree(finished, ignore_errors=True)
     write_set(finished, images, loss, classes, to_dict(spec))
-    write_timing(finished / "timing.json", time.monotonic() - start, device)
+    write_timing(finished / "timing.json", time.monotonic() - start, device, *spec.effort)
     publish_dir(finished, places.target, "image_set.json")
     shutil.rmtree(places.partial, ignore_errors=True)
 
@@ -109,7 +109,14 @@ def write_set(
             name, shape=data.shape, dtype=data.dtype, chunks=chunks, compressors=ZstdCodec(level=3, checksum=True)
         )
         array[:] = data
-    record = {"format": 1, "classes": classes, "ipc": ipc, "count": len(images), "spec": spec, "digest": array_digest(images)}
+    record = {
+        "format": 1,
+        "classes": classes,
+        "ipc": ipc,
+        "count": len(images),
+        "spec": spec,
+        "digest": array_digest(images),
+    }
     write_json(folder / "image_set.json", record)
 
 
@@ -117,5 +124,7 @@ def open_set(folder: Path) -> ImageSet:
     """Open a finished image set."""
     record = read_json(folder / "image_set.json")
     if record["format"] != 1:
-        raise UserError(f"{folder} has image-set format {record['format']}, this version reads 1; remove it and run again")
+        raise UserError(
+            f"{folder} has image-set format {record['format']}, this version reads 1; remove it and run again"
+        )
     return ImageSet(folder, record["classes"], record["ipc"], record["digest"])

@@ -39,9 +39,13 @@ def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
 
 
 def _score_class(
-    spec: ImagesSpec, crops: Crops, label: int, teacher: nn.Module, statistics: tuple[tuple[float, ...], tuple[float, ...]]
+    spec: ImagesSpec,
+    crops: Crops,
+    label: int,
+    teacher: nn.Module,
+    statistics: tuple[tuple[float, ...], tuple[float, ...]],
 ) -> tuple[Tensor, Tensor]:
-    """Crops of one class, (mipc * num_crop, 3, side, side) uint8 with an image's crops side by side, and their losses."""
+    """Crops of one class, (mipc * num_crop, 3, side, side) uint8, an image's crops side by side, and their losses."""
     members = crops.split.of_class(label)
     chosen = members[permutation("rded-images", spec.seed, label, len(members))[: spec.mipc]]
     index = np.repeat(chosen, spec.num_crop)
@@ -78,7 +82,7 @@ def select(crops: Tensor, loss: Tensor, count: int, num_crop: int) -> tuple[Tens
 
 
 def mosaic(crops: Tensor, ipc: int, factor: int, size: int) -> Tensor:
-    """(ipc * factor^2, 3, s, s) ranked crops -> (ipc, 3, size, size): cell k (row-major) of image j is crop k * ipc + j."""
+    """(ipc * factor^2, 3, s, s) ranked crops -> (ipc, 3, size, size): cell k of image j is crop k * ipc + j."""
     out = crops.new_zeros(ipc, 3, size, size)
     edges = [i * size // factor for i in range(factor + 1)]
     for k in range(factor**2):

@@ -16,7 +16,9 @@ def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
     def make(label: int) -> Unit:
         members = dataset.train.of_class(label)
         chosen = members[permutation("real", spec.seed, label, len(members))[: spec.ipc]]
-        images = [evaluation_image(dataset.train.read(int(i)), spec.size, spec.resize, f"training image {i}") for i in chosen]
+        images = [
+            evaluation_image(dataset.train.read(int(i)), spec.size, spec.resize, f"training image {i}") for i in chosen
+        ]
         return Unit(np.stack(images).transpose(0, 3, 1, 2), np.zeros(spec.ipc, dtype=np.float32))
 
     build_set(spec, dataset.classes, places, resources.device.type, make)

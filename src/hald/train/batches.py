@@ -20,7 +20,9 @@ class Batch:
     target: Tensor
 
 
-def rendered(images: Tensor, view: View, batches: Sequence[tuple[int, range]], spec: RunSpec) -> Iterator[tuple[Tensor, range]]:
+def rendered(
+    images: Tensor, view: View, batches: Sequence[tuple[int, range]], spec: RunSpec
+) -> Iterator[tuple[Tensor, range]]:
     """Normalised inputs of each (batch number, rows of the view), in order."""
     ahead = max(AHEAD // spec.batch, 1)
     for start in range(0, len(batches), ahead):

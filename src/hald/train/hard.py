@@ -39,7 +39,7 @@ class HardBatches:
             partner[rows.start : rows.stop] = np.arange(len(rows))[::-1]
         return View(
             image=permutation("hard-order", seed, epoch, count),
-            box=crop_boxes(crops[:, :CROP_WIDTH], *self.images.shape[2:], spec.scale, spec.ratio),
+            box=crop_boxes(crops[:, :CROP_WIDTH], self.images.shape[2], self.images.shape[3], spec.scale, spec.ratio),
             flip=crops[:, CROP_WIDTH] < spec.flip,
             partner=partner,
             lam=1 - area / spec.size**2,

@@ -36,7 +36,9 @@ class SoftPool:
         self.spec, self.images = spec, images
         self.per_epoch, self.count, self.batch = store.header.batches, store.header.count, store.header.batch
         views = -(-spec.pool // self.per_epoch)
-        parts = {name: store.read(name, views) for name in ("q", "scale", "image", "box", "flip", "partner", "cut", "lam")}
+        parts = {
+            name: store.read(name, views) for name in ("q", "scale", "image", "box", "flip", "partner", "cut", "lam")
+        }
         self.q = torch.from_numpy(parts["q"]).flatten(0, 1).to(images.device)
         self.scale = torch.from_numpy(parts["scale"]).flatten().to(images.device)
         # all views as one long view, batches numbered through

@@ -65,7 +65,7 @@ def evaluate(spec: RunSpec, seeds: list[int], places: Places, device: torch.devi
             continue
         start = time.monotonic()
         result = train(material, seed, places.partial / f"seed-{seed}")
-        write_timing(record.with_suffix(".timing.json"), time.monotonic() - start, device.type, epochs=spec.epochs)
+        write_timing(record.with_suffix(".timing.json"), time.monotonic() - start, device.type, *spec.effort)
         write_json(record, result)
         shutil.rmtree(places.partial / f"seed-{seed}", ignore_errors=True)
 
@@ -77,12 +77,16 @@ def _load(spec: RunSpec, places: Places, device: torch.device) -> Material:
     header = store.header
     if header.batch != spec.batch or header.size != spec.size:
         raise UserError(
-            f"label store {places.store} has batches of {header.batch} at {header.size} px, the run wants {spec.batch} at {spec.size} px"
+            f"label store {places.store} has batches of {header.batch} at {header.size} px, "
+            f"the run wants {spec.batch} at {spec.size} px"
         )
     images = torch.from_numpy(store.images()).to(device)
     labels = torch.arange(len(dataset.classes), device=device).repeat_interleave(spec.ipc)
     if len(labels) != len(images):
-        raise UserError(f"label store {places.store} holds {len(images)} images, the run expects IPC {spec.ipc} x {spec.classes} classes")
+        raise UserError(
+            f"label store {places.store} holds {len(images)} images, "
+            f"the run expects IPC {spec.ipc} x {spec.classes} classes"
+        )
     pool = SoftPool(store, spec, images)
     return Material(spec, dataset, pool, HardBatches(spec, images, labels), device, label_bytes(store, spec.pool))
 
@@ -91,9 +95,10 @@ def label_bytes(store: LabelStore, pool: int) -> int:
     """Measured bytes on disk of the stored batches that a run uses (of a view in part: its share)."""
     whole, rest = divmod(pool, store.header.batches)
     sizes = [
-        sum(entry["bytes"] for entry in read_json(store.marker(view))["files"].values()) for view in range(whole + bool(rest))
+        sum(entry["bytes"] for entry in read_json(store.marker(view))["files"].values())
+        for view in range(whole + bool(rest))
     ]
-    return sum(sizes[:whole]) + (round(sizes[whole] * rest / store.header.batches) if rest else 0)
+    return int(sum(sizes[:whole])) + (round(sizes[whole] * rest / store.header.batches) if rest else 0)
 
 
 def train(material: Material, seed: int, partial: Path) -> dict[str, Any]:
@@ -121,7 +126,9 @@ def train(material: Material, seed: int, partial: Path) -> dict[str, Any]:
         "best": max(point["top1"] for point in curve),
         "curve": curve,
         "label_bytes": material.label_bytes,
-        "slc_effective": round(spec.pool * spec.batch / spec.classes, 2) if spec.pool % material.pool.per_epoch else spec.pool // material.pool.per_epoch * spec.ipc,
+        "slc_effective": round(spec.pool * spec.batch / spec.classes, 2)
+        if spec.pool % material.pool.per_epoch
+        else spec.pool // material.pool.per_epoch * spec.ipc,
     }
 
 

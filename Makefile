@@ -1,0 +1,53 @@
+# make demo    from a fresh clone to a results table (sets everything up first)
+# make test    the whole test suite (same set-up)
+# make help    all targets
+
+SHELL := /bin/bash
+.ONESHELL:
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+CORES ?= $(shell nproc)
+READY := .venv/.ready
+
+.PHONY: help setup demo test lint format docs clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(READY) ## make .venv and install everything, pinned
+
+# A finished installation is marked last, so that an interrupted one is repeated.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "hald needs Python 3.11 or newer; $(PYTHON) is older. Try: make setup PYTHON=/path/to/python3.11"; exit 1; }
+	echo "setting up .venv (about 3 minutes, several GB: torch comes with its CUDA libraries)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+demo: $(READY) ## run the default experiment and print its table
+	@$(BIN)/snakemake --cores $(CORES)
+	for table in $$($(BIN)/hald tables); do echo; cat "$$table"; done
+
+test: $(READY) ## the whole test suite
+	@$(BIN)/python -m pytest
+
+lint: $(READY) ## format, lint, types, generated documents
+	@$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint
+	$(BIN)/hald docs --check
+
+format: $(READY) ## let ruff and snakefmt rewrite the source
+	@$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+	$(BIN)/snakefmt Snakefile workflow
+
+docs: $(READY) ## write the config schema and config/README.md from the source
+	@$(BIN)/hald docs
+
+clean: ## remove results and Snakemake's state (label stores elsewhere stay)
+	@rm -rf results .snakemake

@@ -1,0 +1,99 @@
+"""The `hald` command."""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from hald.errors import UserError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one subcommand; a message for people and exit code 1 when something is wrong."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except UserError as error:
+        print(f"hald: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader (head, less) went away
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hald",
+        description="Dataset distillation: look at plans, results and stores of the workflow in this folder.",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    plan = commands.add_parser(
+        "plan",
+        help="print what the config amounts to, without doing it",
+        description="Counts of teachers, image sets, label views and training runs; bytes; hours from timings.",
+        epilog="examples:\n  hald plan\n  hald plan --config 'experiments=[demo]' stores=/shared/labels",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    plan.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake")
+    plan.set_defaults(run=_plan)
+    tables = commands.add_parser("tables", help="list the finished tables of the config (Markdown files)")
+    tables.add_argument(
+        "--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake"
+    )
+    tables.set_defaults(run=_tables)
+    docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
+    docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
+    docs.set_defaults(run=_docs)
+    return parser
+
+
+def _config(pairs: list[str]) -> dict[str, Any]:
+    """config.yaml with KEY=VALUE changes laid over it."""
+    from hald.plan.config import merge, read_yaml
+
+    raw = read_yaml(Path("config/config.yaml"))
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise UserError(f"--config takes KEY=VALUE, found '{pair}'; e.g. --config 'experiments=[demo]'")
+        try:
+            raw = merge(raw, {name: yaml.safe_load(value)})
+        except yaml.YAMLError as error:
+            raise UserError(f"--config {name}: '{value}' is not valid YAML ({error})") from error
+    return raw
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from hald.plan import make_plan
+    from hald.plan.summary import report
+
+    print(report(make_plan(_config(options.config))))
+    return 0
+
+
+def _tables(options: argparse.Namespace) -> int:
+    from hald.plan import make_plan
+
+    plan = make_plan(_config(options.config))
+    for path in (plan.table_file(name, "md") for name in plan.tables):
+        if path.exists():
+            print(path)
+    return 0
+
+
+def _docs(options: argparse.Namespace) -> int:
+    from hald.files import write_text
+    from hald.plan.schema import document, json_schema
+
+    schema = yaml.safe_dump(json_schema(), sort_keys=False, width=120, allow_unicode=True)
+    stale = []
+    for path, text in ((Path("workflow/schemas/config.schema.yaml"), schema), (Path("config/README.md"), document())):
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(str(path))
+            if not options.check:
+                write_text(path, text)
+    if options.check and stale:
+        raise UserError(f"out of date: {', '.join(stale)}; run `make docs`")
+    print(f"written: {', '.join(stale)}" if stale else "config schema and document are up to date")
+    return 0

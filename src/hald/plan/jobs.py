@@ -1,0 +1,149 @@
+"""What each rule's jobs need, from the plan: missing inputs, and all parameters as plain JSON values.
+
+A path names its content and appears in one step, so what exists is right and is not asked for again. (Snakemake's
+`ancient()` would say nearly the same, but version 9.27 then forgets the jobs behind an input that it re-runs as
+incomplete.)
+"""
+
+from pathlib import Path
+from typing import Any
+
+from hald.plan.build import missing_blocks
+from hald.plan.model import Plan
+from hald.specs.base import to_dict
+
+Work = dict[str, Any]
+
+
+def unless_there(*paths: Path) -> list[str]:
+    """Those of `paths` that do not exist yet."""
+    return [str(path) for path in paths if not path.exists()]
+
+
+class RuleJobs:
+    """Input and parameter functions of the rules; `w` is Snakemake's wildcards."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+
+    def threads(self, w: Any) -> int:
+        """Threads of a job: those of its spec, so that results do not depend on where it ran."""
+        key = self._key(w)
+        specs: list[dict[str, Any]] = [self.plan.teachers, self.plan.images, self.plan.labels, self.plan.runs]
+        return int(next(table[key].threads for table in specs if key in table))
+
+    def _key(self, w: Any) -> str:
+        (slug,) = (value for name, value in w.items() if name not in ("view", "seed"))
+        return self.plan.key(slug)
+
+    def _work(self, w: Any, stage: str, spec: Any, dataset: str) -> Work:
+        """What all stages need: the spec, the code it was planned with, the dataset, a place for unfinished work."""
+        return {
+            "stage": stage,
+            "code": self.plan.code[stage],
+            "spec": to_dict(spec),
+            "dataset_key": dataset,
+            "dataset": str(self.plan.dataset_dir(dataset)),
+            "partial": str(self.plan.partial(self._key(w))),
+            "workers": self.plan.jobs.workers,
+        }
+
+    def _manifest(self, dataset: str) -> Path:
+        return self.plan.dataset_dir(dataset) / "manifest.json"
+
+    def _teacher(self, teacher: str) -> Path:
+        return self.plan.teacher_dir(teacher) / "teacher.json"
+
+    def dataset(self, w: Any) -> Work:
+        """Parameters of rule dataset."""
+        key = self._key(w)
+        return self._work(w, "dataset", self.plan.datasets[key], key)
+
+    def squeeze_inputs(self, w: Any) -> list[str]:
+        """Prepared dataset, and weights that are not trained here."""
+        spec = self.plan.teachers[self._key(w)]
+        weights = self._weights(self._key(w))
+        return unless_there(self._manifest(spec.dataset), *([weights] if weights else []))
+
+    def squeeze(self, w: Any) -> Work:
+        """Parameters of rule squeeze."""
+        key = self._key(w)
+        weights = self._weights(key)
+        spec = self.plan.teachers[key]
+        return self._work(w, "squeeze", spec, spec.dataset) | {"weights": str(weights) if weights else None}
+
+    def _weights(self, key: str) -> Path | None:
+        spec = self.plan.teachers[key]
+        if spec.source == "torchvision":
+            return Path(self.plan.results, "weights", spec.arch, f"{spec.weights}.safetensors")
+        return Path(spec.path) if spec.path else None
+
+    def synthesize_inputs(self, w: Any) -> list[str]:
+        """Prepared dataset, and the teacher where the method has one."""
+        spec = self.plan.images[self._key(w)]
+        return unless_there(self._manifest(spec.dataset), *([self._teacher(spec.teacher)] if spec.teacher else []))
+
+    def synthesize(self, w: Any) -> Work:
+        """Parameters of rule synthesize."""
+        spec = self.plan.images[self._key(w)]
+        teacher = str(self.plan.teacher_dir(spec.teacher)) if spec.teacher else None
+        floor = self.plan.floors.get(spec.teacher or "", 0.0)
+        return self._work(w, f"synthesis.{spec.method}", spec, spec.dataset) | {"teacher": teacher, "floor": floor}
+
+    def relabel_inputs(self, w: Any) -> list[str]:
+        """Image set and teacher, unless the store exists: it has them in it, so that growing it asks for neither."""
+        key = self._key(w)
+        if (self.plan.store_dir(key) / "zarr.json").exists():
+            return []
+        spec = self.plan.labels[key]
+        return unless_there(self.plan.images_dir(spec.images) / "image_set.json", self._teacher(spec.teacher))
+
+    def relabel(self, w: Any) -> Work:
+        """Parameters of rule relabel; the wildcard names the last view of a block, the job fills its gaps."""
+        key = self._key(w)
+        spec = self.plan.labels[key]
+        last, size = int(w.view), self.plan.jobs.views_per_job
+        return self._work(w, "relabel", spec, self.plan.images[spec.images].dataset) | {
+            "images": str(self.plan.images_dir(spec.images)),
+            "teacher": str(self.plan.teacher_dir(spec.teacher)),
+            "store": str(self.plan.store_dir(key)),
+            "views": [last // size * size, last],
+            "floor": self.plan.floors[spec.teacher],
+        }
+
+    def missing_views(self, labels: str) -> list[str]:
+        """Markers to make so that a store has all the views that the plan needs."""
+        done = [self.plan.marker(labels, view).exists() for view in range(self.plan.views[labels])]
+        return [str(self.plan.marker(labels, view)) for view in missing_blocks(done, self.plan.jobs.views_per_job)]
+
+    def evaluate_inputs(self, w: Any) -> list[str]:
+        """Prepared dataset (for the test split) and label views."""
+        spec = self.plan.runs[self._key(w)]
+        return unless_there(self._manifest(spec.dataset)) + self.missing_views(spec.labels)
+
+    def evaluate(self, w: Any) -> Work:
+        """Parameters of rule evaluate; the wildcard names the last seed of a block."""
+        key = self._key(w)
+        spec = self.plan.runs[key]
+        last, size = int(w.seed), self.plan.jobs.seeds_per_job
+        return self._work(w, "evaluate", spec, spec.dataset) | {
+            "store": str(self.plan.store_dir(spec.labels)),
+            "records": str(self.plan.run_dir(key)),
+            "seeds": list(range(last // size * size, last + 1)),
+        }
+
+    def missing_records(self, run: str) -> list[str]:
+        """Records to make so that a run has all the seeds that the plan needs."""
+        done = [self.plan.record(run, seed).exists() for seed in range(self.plan.seeds[run])]
+        return [str(self.plan.record(run, seed)) for seed in missing_blocks(done, self.plan.jobs.seeds_per_job)]
+
+    def table_inputs(self, w: Any) -> list[str]:
+        """The table's part of the plan, rewritten when the table means other runs, and the records it lacks."""
+        runs = dict.fromkeys(cell.run for cell in self.plan.tables[w.table].cells)
+        return [str(self.plan.table_plan(w.table))] + [record for run in runs for record in self.missing_records(run)]
+
+    def table(self, w: Any) -> Work:
+        """Parameters of rule table."""
+        spec = self.plan.tables[w.table]
+        folders = {cell.run: str(self.plan.run_dir(cell.run)) for cell in spec.cells}
+        return {"stage": "tables", "code": self.plan.code["tables"], "spec": to_dict(spec), "folders": folders}

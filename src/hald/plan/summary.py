@@ -1,0 +1,105 @@
+"""What a plan amounts to: counts, bytes, and hours from recorded timings."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hald.files import read_json
+from hald.plan.model import Plan
+
+
+@dataclass(frozen=True)
+class Line:
+    """One kind of thing: how many are planned, how many exist, and the hours of the rest (None: no timing yet)."""
+
+    name: str
+    planned: int
+    there: int
+    hours: float | None
+
+
+def summarize(plan: Plan) -> list[Line]:
+    """Datasets, teachers, image sets, label views and training runs of a plan."""
+    rates = recorded_rates(plan)
+    datasets = [(plan.dataset_dir(key) / "manifest.json").exists() for key in plan.datasets]
+    teachers = [(spec.effort, (plan.teacher_dir(key) / "teacher.json").exists()) for key, spec in plan.teachers.items()]
+    images = [(spec.effort, (plan.images_dir(key) / "image_set.json").exists()) for key, spec in plan.images.items()]
+    views = [
+        (spec.effort, plan.marker(key, view).exists())
+        for key, spec in plan.labels.items()
+        for view in range(plan.views[key])
+    ]
+    runs = [
+        (spec.effort, plan.record(key, seed).exists())
+        for key, spec in plan.runs.items()
+        for seed in range(plan.seeds[key])
+    ]
+    return [
+        Line("datasets", len(datasets), sum(datasets), 0.0),
+        _line("teachers", teachers, rates),
+        _line("image sets", images, rates),
+        _line("label views", views, rates),
+        _line("training runs", runs, rates),
+    ]
+
+
+def _line(name: str, items: Iterable[tuple[tuple[str, float], bool]], rates: dict[str, float]) -> Line:
+    items = list(items)
+    open_items = [effort for effort, there in items if not there]
+    known = all(kind in rates for kind, _ in open_items)
+    hours = sum(rates[kind] * work for kind, work in open_items) / 3600 if known else None
+    return Line(name, len(items), len(items) - len(open_items), hours)
+
+
+def recorded_rates(plan: Plan) -> dict[str, float]:
+    """Seconds per unit of work of each kind, over all timing records below results and stores."""
+    seconds: dict[str, float] = defaultdict(float)
+    work: dict[str, float] = defaultdict(float)
+    patterns = [
+        (plan.results, "teachers/*/*/timing.json"),
+        (plan.results, "images/*/*/timing.json"),
+        (plan.results, "runs/*/*/*.timing.json"),
+        (plan.stores, "*/*/timings/*.json"),
+    ]
+    for root, pattern in patterns:
+        for path in Path(root).glob(pattern):
+            record = read_json(path)
+            seconds[record["kind"]] += record["seconds"]
+            work[record["kind"]] += record["work"]
+    return {kind: seconds[kind] / work[kind] for kind in work if work[kind]}
+
+
+def report(plan: Plan) -> str:
+    """The text of `hald plan`."""
+    lines = summarize(plan)
+    out = [f"{'':<15}{'planned':>9}{'there':>9}{'to do':>9}   hours to do"]
+    for line in lines:
+        hours = "no timing yet" if line.hours is None else "-" if line.planned == line.there else f"{line.hours:.2f}"
+        out.append(f"{line.name:<15}{line.planned:>9,}{line.there:>9,}{line.planned - line.there:>9,}   {hours}")
+    asked = sum(len(table.cells) * table.seeds for table in plan.tables.values())
+    unique = sum(plan.seeds.values())
+    label_bytes = sum(plan.labels[key].view_bytes * views for key, views in plan.views.items())
+    alone = sum(spec.view_bytes * _views_alone(plan, key) for key, spec in plan.labels.items())
+    out += [
+        "",
+        f"tables         {len(plan.tables):>9,}   {', '.join(plan.tables)}",
+        f"shared         {asked - unique:>9,}   of {asked:,} training runs that the tables ask for are asked for twice",
+        f"label bytes    {size(label_bytes):>9}   in {len(plan.labels):,} stores (about), {size(alone)} without nesting",
+    ]
+    return "\n".join(out)
+
+
+def _views_alone(plan: Plan, labels: str) -> int:
+    """Views there would be if every SLC had labels of its own."""
+    batches = plan.labels[labels].batches
+    return sum({-(-spec.pool // batches) for spec in plan.runs.values() if spec.labels == labels})
+
+
+def size(count: float) -> str:
+    """Bytes for people: 1.2 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
