@@ -23,7 +23,7 @@ def accuracy(
     model.eval()
     hits = torch.zeros(2, dtype=torch.int64, device=device)
     for start in range(0, len(split), batch):
-        images = torch.from_numpy(pixels[start : start + batch]).to(device, non_blocking=True)
+        images = torch.from_numpy(pixels[start : start + batch].copy()).to(device, non_blocking=True)
         logits = model(normalize(images.to(torch.float32).div_(255), mean, std))
         hits += _hits(logits, labels[start : start + batch])
     top1, top5 = (100.0 * hits / len(split)).tolist()

@@ -41,70 +41,58 @@ def key_of(stage: str, spec: Any, code: str) -> str:
     return hashlib.sha256(canonical([stage, identity, code]).encode()).hexdigest()[:10]
 
 
-def code_digests(source: Path = SOURCE) -> dict[str, str]:
-    """Digest of the code behind each stage."""
-    sources = _module_sources(source)
-    return {stage: _digest({name: sources[name] for name in closure(entry, source)}) for stage, entry in ENTRY.items()}
+def read_sources(folder: Path = SOURCE) -> dict[str, str]:
+    """Source text of every module of the package, by name."""
+    sources = {}
+    for path in sorted(folder.rglob("*.py")):
+        parts = ("hald", *path.relative_to(folder).with_suffix("").parts)
+        sources[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(encoding="utf-8")
+    return sources
 
 
-def closure(entry: str, source: Path = SOURCE) -> frozenset[str]:
+def code_digests(sources: dict[str, str] | None = None) -> dict[str, str]:
+    """Digest of the code behind each stage (of this package, or of given sources)."""
+    sources = read_sources() if sources is None else sources
+    return {
+        stage: hashlib.sha256(
+            canonical({name: _parsed(sources[name])[0] for name in closure(entry, sources)}).encode()
+        ).hexdigest()
+        for stage, entry in ENTRY.items()
+    }
+
+
+def closure(entry: str, sources: dict[str, str]) -> frozenset[str]:
     """The modules of this package that `entry` imports, directly or not, itself included."""
-    imports = _module_imports(source)
     seen: set[str] = set()
-    waiting = [entry]
+    waiting = {entry}
     while waiting:
         module = waiting.pop()
-        if module not in seen and module in imports and module not in NUMBERLESS:
+        if module in sources and module not in NUMBERLESS:
             seen.add(module)
-            waiting += imports[module]
+            waiting |= _parsed(sources[module])[1] - seen
     return frozenset(seen)
 
 
 @functools.cache
-def _module_trees(source: Path) -> dict[str, ast.Module]:
-    """Parsed source of every module, without docstrings."""
-    trees = {}
-    for path in sorted(source.rglob("*.py")):
-        parts = ("hald", *path.relative_to(source).with_suffix("").parts)
-        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                _strip_docstring(node)
-        trees[name] = tree
-    return trees
+def _parsed(source: str) -> tuple[str, frozenset[str]]:
+    """A module without docstrings, comments and layout, and the modules that importing it runs (parents included)."""
+    tree = ast.parse(source)
+    wanted: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            _strip_docstring(node)
+        elif isinstance(node, ast.Import):
+            wanted |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            wanted |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    with_parents = {".".join(module.split(".")[:n]) for module in wanted for n in range(1, module.count(".") + 2)}
+    # unparse, not dump: its text is the same on every Python version
+    return ast.unparse(tree), frozenset(with_parents)
 
 
 def _strip_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     if ast.get_docstring(node, clean=False) is not None:
-        node.body = node.body[1:] or [ast.Pass()]
-
-
-@functools.cache
-def _module_sources(source: Path) -> dict[str, str]:
-    # unparse, not dump: its text is the same on every Python version
-    return {name: ast.unparse(tree) for name, tree in _module_trees(source).items()}
-
-
-@functools.cache
-def _module_imports(source: Path) -> dict[str, frozenset[str]]:
-    """For each module, the modules of this package that importing it runs (parents of submodules included)."""
-    trees = _module_trees(source)
-    imports = {}
-    for name, tree in trees.items():
-        wanted: set[str] = set()
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                wanted |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                wanted |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-        with_parents = {".".join(module.split(".")[:n]) for module in wanted for n in range(1, module.count(".") + 2)}
-        imports[name] = frozenset(with_parents & trees.keys())
-    return imports
-
-
-def _digest(sources: dict[str, str]) -> str:
-    return hashlib.sha256(canonical(sources).encode()).hexdigest()
+        node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
 
 
 def class_digest(classes: list[str]) -> str:

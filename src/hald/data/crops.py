@@ -78,7 +78,8 @@ class Crops:
         boxes = crop_boxes(draws[None], pixels.shape[0], pixels.shape[1], self.scale, self.ratio)
         top, left, height, width = boxes[0].tolist()
         box = (left, top, left + width, top + height)
-        crop = Image.fromarray(pixels).resize((self.size, self.size), Image.Resampling.BILINEAR, box=box)
+        # crop first: resize(box=...) would look at pixels beyond the box's edge
+        crop = Image.fromarray(pixels).crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR)
         array = np.asarray(crop).transpose(2, 0, 1)
         return array[:, :, ::-1] if flip else array
 

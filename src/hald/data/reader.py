@@ -44,7 +44,8 @@ class Split:
     def read(self, i: int) -> Pixels:
         """Image i at its own size, (H, W, 3) uint8."""
         if self.pixels is not None:
-            return self.pixels[i].transpose(1, 2, 0)
+            image: Pixels = self.pixels[i].transpose(1, 2, 0)
+            return image
         if self.storage == "files":
             return decode(Path(self._files[i]), self._files[i])
         blob, offsets = self._blob

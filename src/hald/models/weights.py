@@ -43,16 +43,16 @@ def load_weights(model: nn.Module, path: Path, arch: str) -> None:
     missing = [name for name in wanted if name not in found and not name.endswith("num_batches_tracked")]
     extra = sorted(found.keys() - wanted.keys())
     wrong = [name for name in wanted if name in found and found[name].shape != wanted[name].shape]
+    if missing or extra:
+        raise UserError(
+            f"weights in {path} are not those of {arch}: {len(missing)} tensors missing (first: {missing[:1]}), "
+            f"{len(extra)} unknown (first: {extra[:1]}). small/ and sre2l/ networks are not interchangeable"
+        )
     if wrong:
         shapes = f"{tuple(found[wrong[-1]].shape)}, the network has {tuple(wanted[wrong[-1]].shape)}"
         raise UserError(
             f"weights in {path} do not fit {arch}: '{wrong[-1]}' is {shapes} ({len(wrong)} such). "
             f"Is it another number of classes or another network?"
-        )
-    if missing or extra:
-        raise UserError(
-            f"weights in {path} are not those of {arch}: {len(missing)} tensors missing (first: {missing[:1]}), "
-            f"{len(extra)} unknown (first: {extra[:1]}). small/ and sre2l/ networks are not interchangeable"
         )
     model.load_state_dict(found, strict=False)
 

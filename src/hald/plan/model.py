@@ -1,5 +1,6 @@
 """The plan: every spec by key, every path by name. It is frozen to a file when a run starts, and jobs read that."""
 
+import time
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -66,7 +67,7 @@ class Plan:
         return Path(self.results, "tables", f"{table}.{suffix}")
 
     def table_plan(self, table: str) -> Path:
-        """The table's own part of the plan: it changes when, and only when, the table has to be made again."""
+        """The table's own part of the plan: written anew when, and only when, the table has to be made again."""
         return Path(self.results, ".plan", "tables", f"{table}.json")
 
     def partial(self, key: str) -> Path:
@@ -78,13 +79,22 @@ class Plan:
         return slug.rsplit("_", 1)[1]
 
     def freeze(self, path: Path) -> None:
-        """Write the plan for the jobs of this run, and each table's part where it changed."""
+        """Write the plan for the jobs of this run, and each table's part where the table has to be made again.
+
+        Snakemake takes a table that exists for finished even if records behind it are gone, so a missing record, too,
+        makes the table's part new. The stamp makes its bytes new: for small files Snakemake compares checksums.
+        """
         write_json(path, to_dict(self))
         for name, table in self.tables.items():
             content = to_dict(table) | {"code": self.code["tables"], "slugs": [self.slugs[c.run] for c in table.cells]}
             target = self.table_plan(name)
-            if not target.exists() or read_json(target) != content:
-                write_json(target, content)
+            known = read_json(target) if target.exists() else {}
+            if {**known, "stamp": None} != {**content, "stamp": None} or not self.has_records(table):
+                write_json(target, content | {"stamp": time.time_ns()})
+
+    def has_records(self, table: TableSpec) -> bool:
+        """Whether every cell of a table has all its records."""
+        return all(self.record(cell.run, seed).exists() for cell in table.cells for seed in range(table.seeds))
 
     @classmethod
     def thaw(cls, path: Path) -> "Plan":

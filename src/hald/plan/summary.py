@@ -85,7 +85,7 @@ def report(plan: Plan) -> str:
         "",
         f"tables         {len(plan.tables):>9,}   {', '.join(plan.tables)}",
         f"shared         {asked - unique:>9,}   of {asked:,} training runs that the tables ask for are asked for twice",
-        f"label bytes    {size(label_bytes):>9}   in {len(plan.labels):,} stores (about), {size(alone)} without nesting",
+        f"label bytes    {size(label_bytes):>9}   in {len(plan.labels)} stores (about), {size(alone)} without nesting",
     ]
     return "\n".join(out)
 

@@ -1,0 +1,250 @@
+"""Shared fixtures: a small prepared dataset, a tiny teacher, and a copy of the project to run Snakemake in."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+PARTS = ["Snakefile", "workflow", "config", "src", "profiles", "slurm", "envs"]
+
+torch.set_num_threads(1)
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of the project in which Snakemake runs with the copy's own source."""
+
+    folder: Path
+
+    def run(self, *arguments: str, check: bool = True, cores: int = 2) -> subprocess.CompletedProcess[str]:
+        """Run snakemake."""
+        command = [sys.executable, "-m", "snakemake", "--cores", str(cores), *arguments]
+        return self.call(command, check=check)
+
+    def call(self, command: list[str], check: bool = True) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHONPATH": str(self.folder / "src"), "SLURM_CONF": "/dev/null"}
+        environment.pop("HALD_PLAN", None)
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        assert not check or done.returncode == 0, done.stdout[-6000:]
+        return done
+
+    def planned(self, *arguments: str) -> dict[str, int]:
+        """Job counts of a dry run, by rule."""
+        return job_counts(self.run("-n", *arguments).stdout)
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        """Replace text in one of the copy's files."""
+        path = self.folder / file
+        text = path.read_text()
+        assert old in text, f"{old!r} is not in {file}"
+        path.write_text(text.replace(old, new))
+
+
+def job_counts(output: str) -> dict[str, int]:
+    """Snakemake's own `Job stats` table."""
+    table = output.partition("Job stats:")[2].partition("total")[0]
+    return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
+
+
+def copy_project(target: Path) -> Project:
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, target / part, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, target / part)
+    return Project(target)
+
+
+# The demo, small enough for a test: one method, one SLC, a few epochs.
+TINY_DEMO = """
+dataset: digits
+threads: 1
+teacher: resnet10
+teachers:
+  resnet10: {arch: small/resnet10-w4, recipe: {epochs: 2, batch: 128, optimizer: adam, lr: 0.01, crop: resized}}
+images:
+  rded: {method: rded, mipc: 20, num_crop: 2}
+  real: {method: real}
+students:
+  resnet10: {arch: small/resnet10-w4}
+evaluations:
+  soft_only: {order: soft, epochs: 3}
+  hald: {order: soft-hard-soft, epochs: 3, hard_epochs: 1}
+tables:
+  main: {caption: small, images: [rded], ipc: [2], slc: [4], evaluations: [soft_only, hald], students: [resnet10], seeds: 2}
+  other: {caption: real images, images: [real], ipc: [2], slc: [2], evaluations: [hald], students: [resnet10], seeds: 1}
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A fresh copy of the project with the small experiment `tiny` as its config."""
+    return tiny_project(tmp_path / "project")
+
+
+def tiny_project(folder: Path) -> Project:
+    copy = copy_project(folder)
+    (folder / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
+    (folder / "config/config.yaml").write_text("experiments: [tiny]\ndatasets: {digits: {floor: 0}}\n")
+    return copy
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """scikit-learn's digits, prepared."""
+    from hald.data.prepare import prepare
+    from hald.specs.dataset import DatasetSpec
+
+    folder = tmp_path_factory.mktemp("digits")
+    spec = DatasetSpec("digits", "sklearn_digits", None, "train", "test", None, 10, 32, None, None, False, 10)
+    prepare(spec, folder / "data", folder / "partial")
+    return folder / "data"
+
+
+@pytest.fixture(scope="session")
+def teacher(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small teacher of the digits, trained for one epoch."""
+    from hald.squeeze import Places, squeeze
+
+    folder = tmp_path_factory.mktemp("teacher")
+    squeeze(teacher_spec(), Places(digits, None, folder / "teacher", folder / "partial"), torch.device("cpu"), 0)
+    return folder / "teacher"
+
+
+def teacher_spec(**changes: object) -> "TeacherSpec":  # noqa: F821
+    from hald.specs.teacher import Recipe, TeacherSpec
+
+    values = {
+        "dataset": "0" * 10,
+        "arch": "small/resnet10-w4",
+        "source": "train",
+        "weights": "IMAGENET1K_V1",
+        "path": None,
+        "digest": None,
+        "recipe": Recipe(epochs=1, batch=64, optimizer="adam", lr=0.01, crop="resized"),
+        "mean": (0.3, 0.3, 0.3),
+        "std": (0.3, 0.3, 0.3),
+        "scale": (0.3, 1.0),
+        "ratio": (0.75, 4 / 3),
+        "flip": 0.0,
+        "size": 32,
+        "classes": 10,
+        "seed": 0,
+        "threads": 1,
+    }
+    return TeacherSpec(**(values | changes))
+
+
+def images_spec(**changes: object) -> "ImagesSpec":  # noqa: F821
+    from hald.specs.images import ImagesSpec
+
+    values = {
+        "method": "rded",
+        "dataset": "0" * 10,
+        "teacher": "1" * 10,
+        "ipc": 2,
+        "size": 32,
+        "resize": None,
+        "mipc": 6,
+        "num_crop": 3,
+        "factor": 1,
+        "crop_scale": (0.08, 1.0),
+        "seed": 0,
+        "threads": 1,
+    }
+    return ImagesSpec(**(values | changes))
+
+
+def labels_spec(**changes: object) -> "LabelsSpec":  # noqa: F821
+    from hald.specs.labels import LabelsSpec
+
+    values = {
+        "images": "2" * 10,
+        "teacher": "1" * 10,
+        "arch": "small/resnet10-w4",
+        "classes": 10,
+        "count": 20,
+        "size": 32,
+        "batch": 8,
+        "mix": "cutmix",
+        "mix_alpha": 1.0,
+        "scale": (0.3, 1.0),
+        "ratio": (0.75, 4 / 3),
+        "flip": 0.5,
+        "bn_mode": "running",
+        "codec": "u8",
+        "seed": 42,
+        "threads": 1,
+    }
+    return LabelsSpec(**(values | changes))
+
+
+def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
+    from hald.specs.run import RunSpec, Stage
+
+    values = {
+        "dataset": "0" * 10,
+        "labels": "3" * 10,
+        "arch": "small/resnet10-w4",
+        "ipc": 2,
+        "slc": 4,
+        "pool": 6,
+        "batch": 8,
+        "classes": 10,
+        "size": 32,
+        "mean": (0.3, 0.3, 0.3),
+        "std": (0.3, 0.3, 0.3),
+        "scale": (0.3, 1.0),
+        "ratio": (0.75, 4 / 3),
+        "flip": 0.0,
+        "stages": (Stage("soft", 2), Stage("hard", 2), Stage("soft", 2)),
+        "lr": 0.001,
+        "eta": 2.0,
+        "weight_decay": 0.01,
+        "temperature": 20.0,
+        "kd_scale": "none",
+        "handover": "carry",
+        "smoothing": 0.8,
+        "sampling": "permutation",
+        "threads": 1,
+    }
+    return RunSpec(**(values | changes))
+
+
+@pytest.fixture(scope="session")
+def real_set(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two real digits per class."""
+    from hald.synthesis.imageset import Places, Resources
+    from hald.synthesis.real import synthesize
+
+    folder = tmp_path_factory.mktemp("images")
+    places = Places(digits, None, folder / "set.zarr", folder / "partial")
+    synthesize(images_spec(method="real", teacher=None), places, Resources(torch.device("cpu"), 0, 0.0))
+    return folder / "set.zarr"
+
+
+@pytest.fixture
+def store(real_set: Path, teacher: Path, tmp_path: Path) -> Path:
+    """A label store with two views of those digits (batches of 8, 8 and 4)."""
+    from hald.labels.relabel import Places, relabel
+
+    places = Places(real_set, teacher, tmp_path / "labels.zarr")
+    relabel(labels_spec(), places, range(2), 0.0, torch.device("cpu"))
+    return tmp_path / "labels.zarr"
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)

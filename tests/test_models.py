@@ -1,0 +1,131 @@
+"""Networks by name, heads, BN in batch mode, weights on disk."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torchvision
+from torch import nn
+
+from hald.errors import UserError
+from hald.models.bn import batch_statistics
+from hald.models.build import build_model, parameters_of
+from hald.models.weights import load_weights, read_state, save_weights
+
+
+@pytest.mark.parametrize(
+    ("arch", "size"),
+    [
+        ("small/resnet10-w4", 32),
+        ("small/resnet18-w8", 32),
+        ("small/resnet50-w8", 32),
+        ("sre2l/resnet18", 32),
+        ("torchvision/resnet18", 64),
+        ("torchvision/vgg11", 64),
+        ("torchvision/densenet121", 64),
+        ("torchvision/mobilenet_v2", 64),
+        ("torchvision/efficientnet_b0", 64),
+        ("torchvision/shufflenet_v2_x0_5", 64),
+        ("torchvision/vit_b_16", 32),
+        ("torchvision/googlenet", 96),
+        ("timm/vit_tiny_patch16_224", 32),
+        ("timm/resnet10t", 64),
+    ],
+)
+def test_every_family_has_a_head_for_the_classes(arch: str, size: int) -> None:
+    model = build_model(arch, 7, size).eval()
+    with torch.inference_mode():
+        assert model(torch.zeros(2, 3, size, size)).shape == (2, 7)
+
+
+def test_small_resnet18_is_the_published_one() -> None:
+    """11,220,132 parameters: 11,173,962 for the CIFAR ResNet-18 with 10 classes, plus 90 x 513 for the larger head."""
+    assert parameters_of(build_model("small/resnet18", 100, 32)) == 11_220_132
+    assert parameters_of(build_model("small/resnet50", 100, 32)) == 23_705_252
+
+
+def test_sre2l_resnet18_keeps_resolution_in_the_stem() -> None:
+    model = build_model("sre2l/resnet18", 10, 32)
+    assert isinstance(model, torchvision.models.ResNet)
+    assert model.conv1.kernel_size == (3, 3)
+    assert isinstance(model.maxpool, nn.Identity)
+
+
+@pytest.mark.parametrize(
+    "arch", ["resnet18", "small/resnet19", "small/vgg", "torchvision/nothing", "timm/nothing", "sre2l/vgg11"]
+)
+def test_unknown_names_are_explained(arch: str) -> None:
+    with pytest.raises(UserError):
+        build_model(arch, 10, 32)
+
+
+class Net(nn.Module):
+    """BN, dropout and BN again: all that batch mode has to tell apart."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 6, 3)
+        self.bn = nn.BatchNorm2d(6)
+        self.drop = nn.Dropout(0.9)
+        self.fc = nn.Linear(6, 5)
+        self.bn1 = nn.BatchNorm1d(5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.bn1(self.fc(self.drop(self.bn(self.conv(x)).mean((2, 3)))))
+
+
+@torch.inference_mode()
+def test_grouped_statistics_equal_batch_by_batch_training_mode() -> None:
+    torch.manual_seed(0)
+    model = Net().eval()
+    for norm in (model.bn, model.bn1):
+        norm.weight.uniform_(0.5, 2)
+        norm.bias.normal_()
+    x = torch.randn(32, 3, 8, 8)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with batch_statistics(model, 8):
+        grouped = model(x)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    reference = Net().train()
+    reference.load_state_dict(before)
+    reference.drop.eval()
+    alone = torch.cat([reference(part) for part in x.split(8)])
+    assert (grouped - alone).abs().max() < 1e-5
+    assert torch.equal(model(x), model(x))  # and afterwards it is the eval-mode network again
+    assert (model(x) - grouped).abs().max() > 0.1
+
+
+def test_weights_round_trip_and_foreign_files(tmp_path: Path) -> None:
+    model = build_model("small/resnet10-w4", 5, 32)
+    save_weights(model, tmp_path / "a.safetensors")
+    torch.save(
+        {"state_dict": {f"module.{name}": value for name, value in model.state_dict().items()}}, tmp_path / "b.pth"
+    )
+    for file in ("a.safetensors", "b.pth"):
+        other = build_model("small/resnet10-w4", 5, 32)
+        load_weights(other, tmp_path / file, "small/resnet10-w4")
+        assert all(
+            torch.equal(a, b) for a, b in zip(model.state_dict().values(), other.state_dict().values(), strict=True)
+        )
+
+
+class Malicious:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return print, ("code from a weights file ran",)
+
+
+def test_bad_weights_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = build_model("small/resnet10-w4", 5, 32)
+    save_weights(build_model("small/resnet10-w4", 6, 32), tmp_path / "six.safetensors")
+    with pytest.raises(UserError, match=r"'fc.bias' is \(6,\), the network has \(5,\).*another number of classes"):
+        load_weights(model, tmp_path / "six.safetensors", "small/resnet10-w4")
+    save_weights(build_model("sre2l/resnet18", 5, 32), tmp_path / "other.safetensors")
+    with pytest.raises(UserError, match="not those of small/resnet10-w4"):
+        load_weights(model, tmp_path / "other.safetensors", "small/resnet10-w4")
+    torch.save(Malicious(), tmp_path / "bad.pth")
+    with pytest.raises(UserError, match="holds more than tensors"):
+        read_state(tmp_path / "bad.pth")
+    assert capsys.readouterr().out == ""
+    (tmp_path / "cut.safetensors").write_bytes(b"1234")
+    with pytest.raises(UserError, match="cannot read weights"):
+        read_state(tmp_path / "cut.safetensors")

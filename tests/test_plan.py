@@ -1,0 +1,224 @@
+"""The plan alone: config -> specs, keys, stages, pools; no torch, no Snakemake."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import ROOT, TINY_DEMO
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hald.errors import UserError
+from hald.files import write_json
+from hald.plan import Plan, make_plan, missing_blocks
+from hald.plan.build import pool_size, stages_of
+from hald.plan.config import load_config
+from hald.plan.summary import report
+from hald.specs.base import from_dict, to_dict
+from hald.specs.labels import LabelsSpec
+from hald.specs.run import Evaluation, Stage
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with the project's datasets and one small experiment."""
+    (tmp_path / "config/experiments").mkdir(parents=True)
+    (tmp_path / "config/datasets.yaml").write_text((ROOT / "config/datasets.yaml").read_text())
+    (tmp_path / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
+    return tmp_path
+
+
+def tiny(root: Path, **override: object) -> Plan:
+    raw = {"experiments": ["tiny"], "override": {"tiny": override}}
+    return make_plan(raw, root)
+
+
+def changed(a: Plan, b: Plan) -> set[str]:
+    """Which kinds of things have other keys."""
+    kinds = ("datasets", "teachers", "images", "labels", "runs")
+    return {kind for kind in kinds if set(getattr(a, kind)) != set(getattr(b, kind))}
+
+
+def test_neither_torch_nor_snakemake_is_imported() -> None:
+    code = (
+        "import sys, hald.plan; hald.plan.make_plan(); print(sorted({'torch', 'snakemake', 'zarr'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_same_work_is_planned_once(root: Path) -> None:
+    plan = tiny(root)
+    twice = yaml.safe_load(TINY_DEMO)["tables"]["main"] | {"caption": "again", "seeds": 3}
+    both = tiny(root, tables={"again": twice})
+    assert set(both.runs) == set(plan.runs)
+    assert max(both.seeds.values()) == 3
+    assert len(plan.runs) == 3
+    assert "4   of 11 training runs" in report(both)
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ({"evaluations": {"hald": {"lr": 0.002}}}, {"runs"}),
+        ({"evaluations": {"hald": {"smoothing": 0.5}}}, {"runs"}),
+        ({"students": {"resnet10": {"arch": "small/resnet10-w8"}}}, {"runs"}),
+        ({"labels": {"seed": 1}}, {"labels", "runs"}),
+        ({"images": {"rded": {"num_crop": 3}}}, {"images", "labels", "runs"}),
+        ({"images": {"rded": {"bn_mode": "batch"}}}, {"labels", "runs"}),
+        ({"teachers": {"resnet10": {"recipe": {"lr": 0.02}}}}, {"teachers", "images", "labels", "runs"}),
+        ({"tables": {"main": {"caption": "other words"}}}, set()),
+        ({"tables": {"main": {"seeds": 5}}}, set()),
+    ],
+)
+def test_a_change_moves_the_keys_below_it_and_no_others(
+    root: Path, override: dict[str, object], expected: set[str]
+) -> None:
+    assert changed(tiny(root), tiny(root, **override)) == expected
+
+
+def test_names_and_places_are_not_part_of_keys(root: Path) -> None:
+    plan = tiny(root)
+    renamed = TINY_DEMO.replace("hald:", "shs:").replace("hald]", "shs]")
+    (root / "config/experiments/tiny.yaml").write_text(renamed)
+    elsewhere = make_plan({"experiments": ["tiny"], "results": "/r", "stores": "/s"}, root)
+    assert changed(plan, elsewhere) == set()
+    assert plan.slugs == elsewhere.slugs
+
+
+def test_paths_are_a_readable_name_and_the_key(root: Path) -> None:
+    plan = tiny(root)
+    key = next(iter(plan.labels))
+    assert str(plan.store_dir(key)) == f"results/labels/digits/rded-ipc2-resnet10-w4_{key}.zarr"
+    assert plan.key(plan.slugs[key]) == key
+
+
+def test_a_frozen_plan_comes_back_whole(root: Path) -> None:
+    plan = tiny(root, evaluations={"hald": {"hard_epochs": {4: 1, 100: 2}}})
+    plan = Plan(**{**plan.__dict__, "results": str(root / "results")})
+    plan.freeze(root / "plan.json")
+    assert Plan.thaw(root / "plan.json") == plan
+
+
+def test_a_table_plan_is_rewritten_only_when_it_changes(root: Path) -> None:
+    plan = Plan(**{**tiny(root).__dict__, "results": str(root / "results")})
+    for key, seeds in plan.seeds.items():
+        for seed in range(seeds):
+            write_json(plan.record(key, seed), {})
+    plan.freeze(root / "plan.json")
+    before = plan.table_plan("main").stat().st_mtime_ns
+    plan.freeze(root / "plan.json")
+    assert plan.table_plan("main").stat().st_mtime_ns == before
+    plan.record(plan.tables["main"].cells[0].run, 1).unlink()
+    plan.freeze(root / "plan.json")
+    assert plan.table_plan("main").stat().st_mtime_ns > before
+    before = plan.table_plan("main").stat().st_mtime_ns
+    other = Plan(**{**tiny(root, evaluations={"hald": {"lr": 0.5}}).__dict__, "results": str(root / "results")})
+    other.freeze(root / "plan.json")
+    assert plan.table_plan("main").stat().st_mtime_ns > before
+
+
+# Stage lengths of the paper's settings, worked out by hand.
+@pytest.mark.parametrize(
+    ("order", "epochs", "hard", "expected"),
+    [
+        ("soft-hard-soft", 300, 75, [("soft", 112), ("hard", 75), ("soft", 113)]),
+        ("soft-hard-soft", 300, 150, [("soft", 75), ("hard", 150), ("soft", 75)]),
+        ("soft-hard-soft", 300, 50, [("soft", 125), ("hard", 50), ("soft", 125)]),
+        ("soft-hard-soft", 300, 0, [("soft", 150), ("soft", 150)]),
+        ("soft", 300, 0, [("soft", 300)]),
+        ("hard", 300, 0, [("hard", 300)]),
+        ("hard-soft", 300, 150, [("hard", 150), ("soft", 150)]),
+        ("soft-hard", 300, 150, [("soft", 150), ("hard", 150)]),
+        ("hard-soft-hard", 300, 151, [("hard", 75), ("soft", 149), ("hard", 76)]),
+    ],
+)
+def test_stages(order: str, epochs: int, hard: int, expected: list[tuple[str, int]]) -> None:
+    stages = stages_of(Evaluation(order=order, epochs=epochs, hard_epochs=hard), slc=100)  # type: ignore[arg-type]
+    assert stages == tuple(Stage(*entry) for entry in expected)
+
+
+def test_hard_epochs_may_depend_on_the_slc() -> None:
+    evaluation = Evaluation(order="soft-hard-soft", epochs=300, hard_epochs={50: 150, 250: 75})
+    hard = {slc: stages_of(evaluation, slc)[1].epochs for slc in (10, 50, 200, 250, 500)}
+    assert hard == {10: 150, 50: 150, 200: 150, 250: 75, 500: 75}
+
+
+@pytest.mark.parametrize("evaluation", [Evaluation(epochs=10, hard_epochs=5), Evaluation("soft-hard", 10, 11)])
+def test_stage_lengths_that_do_not_add_up_are_refused(evaluation: Evaluation) -> None:
+    with pytest.raises(UserError, match="hard"):
+        stages_of(evaluation, 10)
+
+
+def labels(classes: int, ipc: int, batch: int = 16) -> LabelsSpec:
+    from conftest import labels_spec
+
+    return labels_spec(classes=classes, count=classes * ipc, batch=batch)
+
+
+# IPC 20 and SLC 50 on 1000 classes: two views of 1250 batches, and half a view (625) more, or floored to 40.
+@pytest.mark.parametrize(
+    ("slc", "rounding", "pool"), [(50, "batches", 3125), (50, "floor", 2500), (40, "batches", 2500)]
+)
+def test_pool_of_a_fractional_slc(slc: int, rounding: str, pool: int) -> None:
+    assert pool_size(labels(1000, 20), 20, slc, rounding) == pool
+
+
+def test_an_slc_below_the_ipc_takes_a_part_of_one_view_or_is_refused() -> None:
+    assert pool_size(labels(10, 10), 10, 5, "batches") == 3  # 50 labels hold three whole batches of 16
+    with pytest.raises(UserError, match="slc_rounding: batches"):
+        pool_size(labels(10, 10), 10, 5, "floor")
+
+
+@given(done=st.lists(st.booleans(), max_size=40), size=st.integers(1, 12))
+def test_blocks_cover_what_is_missing_and_never_overlap(done: list[bool], size: int) -> None:
+    covered: list[int] = []
+    for last in missing_blocks(done, size):
+        assert not done[last]
+        covered += [unit for unit in range(last // size * size, last + 1) if not done[unit]]
+    assert covered == [unit for unit, finished in enumerate(done) if not finished]
+
+
+@given(
+    st.builds(
+        Evaluation, epochs=st.integers(1, 999), hard_epochs=st.dictionaries(st.integers(1, 99), st.integers(0, 9))
+    )
+)
+def test_settings_survive_json(evaluation: Evaluation) -> None:
+    assert from_dict(Evaluation, to_dict(evaluation)) == evaluation
+
+
+def refuse(root: Path, match: str, **override: object) -> None:
+    with pytest.raises(UserError, match=match):
+        tiny(root, **override)
+
+
+def test_bad_config_gets_one_clear_message(root: Path) -> None:
+    refuse(root, "unknown key 'epoch'. Did you mean 'epochs'", evaluations={"hald": {"epoch": 3}})
+    refuse(root, "ipc.0: 0 is less than the minimum of 1", tables={"main": {"ipc": [0]}})
+    refuse(root, "slc.0: 0 is less than the minimum of 1", tables={"main": {"slc": [0]}})
+    refuse(root, "no evaluation 'halt'. Did you mean 'hald'", tables={"main": {"evaluations": ["halt"]}})
+    refuse(root, "no dataset 'digit'. Did you mean 'digits'", dataset="digit")
+    refuse(root, "neither in rows nor in columns", tables={"main": {"ipc": [1, 2]}})
+    refuse(root, "lr: 'fast'", evaluations={"hald": {"lr": "fast"}})
+    refuse(root, "source train and path", teachers={"resnet10": {"path": "/x"}})
+    with pytest.raises(UserError, match="no experiment 'tinny'.*Did you mean 'tiny'"):
+        make_plan({"experiments": ["tinny"]}, root)
+    with pytest.raises(UserError, match="override names 'demo'"):
+        make_plan({"experiments": ["tiny"], "override": {"demo": {}}}, root)
+
+
+def test_two_experiments_may_not_define_one_table(root: Path) -> None:
+    (root / "config/experiments/tiny2.yaml").write_text(TINY_DEMO)
+    with pytest.raises(UserError, match="table 'main' is defined by two"):
+        make_plan({"experiments": ["tiny", "tiny2"]}, root)
+
+
+def test_values_from_the_command_line_are_typed(root: Path) -> None:
+    """Snakemake hands nested --config values over as text."""
+    text = {"evaluations": {"hald": {"lr": "1e-3", "hard_epochs": "2"}}, "tables": {"main": {"slc": ["2", "4"]}}}
+    _, experiments = load_config({"experiments": ["tiny"], "override": {"tiny": text}}, root)
+    assert experiments["tiny"].evaluations["hald"].lr == 0.001
+    assert experiments["tiny"].tables["main"].slc == (2, 4)

@@ -1,0 +1,90 @@
+"""The project's own files: pins, profiles, generated documents, sizes, the README's commands."""
+
+import ast
+import re
+from pathlib import Path
+
+import yaml
+from conftest import ROOT
+
+from hald.cli import main
+from hald.plan.schema import document, json_schema
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return {name.lower(): version for name, version in (line.split("==") for line in lines if "==" in line)}
+
+
+def test_conda_environments_have_the_tested_pins() -> None:
+    for file in (ROOT / "envs").glob("*.yaml"):
+        dependencies = yaml.safe_load(file.read_text())["dependencies"]
+        packages = next(entry["pip"] for entry in dependencies if isinstance(entry, dict))
+        for package in packages:
+            name, version = package.split("==")
+            assert pins()[name.lower()] == version, f"{file.name}: {package}"
+
+
+def test_every_dependency_is_pinned() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    names = re.findall(r'^    "([A-Za-z0-9_-]+)(?:[<>=].*)?",$', text, re.M)
+    assert len(names) > 20
+    assert [name for name in names if name.lower() not in pins() and name.lower() not in ("setuptools",)] == []
+
+
+def test_profiles_do_not_share_keys() -> None:
+    """A key of profiles/default would silently win over the same key of slurm/."""
+    default, slurm = (yaml.safe_load((ROOT / p / "config.yaml").read_text()) for p in ("profiles/default", "slurm"))
+    assert set(default) & set(slurm) == set()
+
+
+def test_schema_and_document_are_in_step_with_the_dataclasses() -> None:
+    assert yaml.safe_load((ROOT / "workflow/schemas/config.schema.yaml").read_text()) == json_schema()
+    assert (ROOT / "config/README.md").read_text() == document()
+
+
+def test_every_key_is_described_and_closed() -> None:
+    schema = json_schema()
+    for definition in [schema, *schema["$defs"].values()]:
+        assert definition["additionalProperties"] is False
+        for name, prop in definition["properties"].items():
+            assert prop["description"], name
+            assert name in definition["required"] or "default" in prop, name
+
+
+def test_docs_check_notices_a_stale_file(tmp_path: Path, monkeypatch, capsys) -> None:  # noqa: ANN001
+    monkeypatch.chdir(tmp_path)
+    assert main(["docs"]) == 0
+    assert main(["docs", "--check"]) == 0
+    (tmp_path / "config/README.md").write_text("old")
+    assert main(["docs", "--check"]) == 1
+    assert "run `make docs`" in capsys.readouterr().err
+
+
+def test_scripts_are_thin_and_snakefile_is_a_table_of_contents() -> None:
+    assert len((ROOT / "Snakefile").read_text().splitlines()) <= 80
+    assert (ROOT / "workflow/Snakefile").read_text().strip() == 'include: "../Snakefile"'
+    for script in (ROOT / "workflow/scripts").glob("*.py"):
+        assert len(script.read_text().splitlines()) <= 40, script.name
+        assert "config" not in script.read_text()
+        assert "wildcards" not in script.read_text()
+
+
+def test_every_rule_has_a_log() -> None:
+    for file in (ROOT / "workflow/rules").glob("*.smk"):
+        rules = re.split(r"^rule ", file.read_text(), flags=re.M)[1:]
+        assert all("    log:\n" in rule for rule in rules), file.name
+
+
+def test_signatures_are_typed() -> None:
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                assert node.returns is not None, f"{path.name}: {node.name}"
+
+
+def test_readme_commands_are_make_targets() -> None:
+    readme, makefile = (ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.M))
+    used = set(re.findall(r"\bmake ([a-z-]+)", readme))
+    assert {"demo", "test"} <= used <= targets

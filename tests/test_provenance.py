@@ -1,0 +1,121 @@
+"""Code digests: which module belongs to which stage, and what counts as a change."""
+
+import pytest
+
+from hald.errors import UserError
+from hald.provenance import ENTRY, NUMBERLESS, closure, code_digests, key_of, read_sources, require_same_classes
+from hald.specs.run import Stage
+
+ALL = frozenset(ENTRY)
+SYNTHESIS = frozenset({"synthesis.real", "synthesis.rded"})
+NETWORK = frozenset({"squeeze", "synthesis.rded", "relabel", "evaluate"})
+
+# For every module, the stages whose results it can change. A new module has to be entered here.
+STAGES: dict[str, frozenset[str]] = {
+    "hald": ALL,
+    "hald.checkpoint": frozenset({"squeeze", "evaluate"}),
+    "hald.cli": frozenset(),
+    "hald.data": ALL - {"tables", "relabel"},
+    "hald.data.crops": frozenset({"squeeze", "synthesis.rded"}),
+    "hald.data.decode": ALL - {"tables", "relabel"},
+    "hald.data.prepare": frozenset({"dataset"}),
+    "hald.data.preflight": frozenset(),
+    "hald.data.reader": ALL - {"tables", "relabel", "dataset"},
+    "hald.data.sources": frozenset({"dataset"}),
+    "hald.device": frozenset(),
+    "hald.draws": ALL - {"tables"},
+    "hald.labels": frozenset({"relabel", "evaluate"}),
+    "hald.labels.codec": frozenset({"relabel", "evaluate"}),
+    "hald.labels.relabel": frozenset({"relabel"}),
+    "hald.labels.store": frozenset({"relabel", "evaluate"}),
+    "hald.measure": frozenset({"squeeze", "evaluate"}),
+    "hald.models": NETWORK,
+    "hald.models.bn": frozenset({"relabel"}),
+    "hald.models.build": NETWORK,
+    "hald.models.small": NETWORK,
+    "hald.models.weights": frozenset({"squeeze", "synthesis.rded", "relabel"}),
+    "hald.plan": frozenset(),
+    "hald.plan.build": frozenset(),
+    "hald.plan.config": frozenset(),
+    "hald.plan.jobs": frozenset(),
+    "hald.plan.model": frozenset(),
+    "hald.plan.schema": frozenset(),
+    "hald.plan.settings": frozenset(),
+    "hald.plan.summary": frozenset(),
+    "hald.specs": ALL,
+    "hald.specs.base": ALL,
+    "hald.specs.dataset": frozenset({"dataset"}),
+    "hald.specs.images": SYNTHESIS | {"relabel"},
+    "hald.specs.labels": frozenset({"relabel"}),
+    "hald.specs.run": frozenset({"evaluate"}),
+    "hald.specs.table": frozenset({"tables"}),
+    "hald.specs.teacher": frozenset({"squeeze"}),
+    "hald.squeeze": frozenset({"squeeze"}),
+    "hald.synthesis": SYNTHESIS | {"relabel"},
+    "hald.synthesis.imageset": SYNTHESIS | {"relabel"},
+    "hald.synthesis.methods": frozenset(),
+    "hald.synthesis.rded": frozenset({"synthesis.rded"}),
+    "hald.synthesis.real": frozenset({"synthesis.real"}),
+    "hald.tables": frozenset({"tables"}),
+    "hald.teacher": frozenset({"synthesis.rded", "relabel"}),
+    "hald.train": frozenset({"evaluate"}),
+    "hald.train.batches": frozenset({"evaluate"}),
+    "hald.train.hard": frozenset({"evaluate"}),
+    "hald.train.losses": frozenset({"evaluate"}),
+    "hald.train.pool": frozenset({"evaluate"}),
+    "hald.train.run": frozenset({"evaluate"}),
+    "hald.views": NETWORK,
+} | dict.fromkeys(NUMBERLESS, frozenset())
+
+
+def changed_stages(sources: dict[str, str]) -> set[str]:
+    before, after = code_digests(), code_digests(sources)
+    return {stage for stage in before if before[stage] != after[stage]}
+
+
+def test_every_module_is_accounted_for() -> None:
+    assert sorted(STAGES) == sorted(read_sources())
+
+
+@pytest.mark.parametrize("name", sorted(STAGES))
+def test_editing_a_module_changes_exactly_its_stages(name: str) -> None:
+    sources = read_sources()
+    sources[name] += "\nADDED = 1\n"
+    assert changed_stages(sources) == STAGES[name]
+
+
+def test_words_and_layout_do_not_count() -> None:
+    sources = read_sources()
+    for name, text in sources.items():
+        edited = text.replace('"""', '"""Other words. ', 1) if text.startswith('"""') else f'"""New words."""\n{text}'
+        sources[name] = edited + "\n\n\n# a comment\n"
+    sources["hald.views"] = sources["hald.views"].replace("    s = settings\n", "    s  =  settings\n")
+    assert changed_stages(sources) == set()
+
+
+def test_a_changed_number_counts() -> None:
+    sources = read_sources()
+    sources["hald.labels.codec"] = sources["hald.labels.codec"].replace("span / 255", "span / 254")
+    assert changed_stages(sources) == {"relabel", "evaluate"}
+
+
+def test_imports_inside_functions_count() -> None:
+    sources = read_sources()
+    sources["hald.tables"] += "\ndef late():\n    from hald import views\n    return views\n"
+    assert "hald.views" in closure("hald.tables", sources)
+
+
+def test_keys_depend_on_stage_parameters_and_code() -> None:
+    keys = {key_of("a", Stage("soft", 1), "x"), key_of("b", Stage("soft", 1), "x")}
+    keys |= {key_of("a", Stage("soft", 2), "x"), key_of("a", Stage("soft", 1), "y")}
+    assert len(keys) == 4
+    assert all(len(key) == 10 and int(key, 16) >= 0 for key in keys)
+
+
+def test_different_class_orders_are_named() -> None:
+    with pytest.raises(
+        UserError, match=r"a has class order \w{4} \(2 classes, number 0 is 'cat'\), b has .*'dog'.*Mend it"
+    ):
+        require_same_classes(["cat", "dog"], "a", ["dog", "cat"], "b", "Mend it.")
+    with pytest.raises(UserError, match="3 classes, number 2 is 'emu'"):
+        require_same_classes(["cat", "dog"], "a", ["cat", "dog", "emu"], "b", "")

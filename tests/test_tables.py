@@ -1,0 +1,90 @@
+"""Tables as pure functions of records."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from hald.files import write_json
+from hald.specs.table import Cell, TableSpec
+from hald.tables import cell_rows, to_html, to_latex, to_markdown, write_table
+
+TABLE = TableSpec(
+    id="demo_main",
+    caption="Digits & more, 100 %",
+    rows=("images", "slc"),
+    columns=("evaluation",),
+    seeds=2,
+    cells=(
+        Cell(("rded", "10"), ("soft_only",), "a" * 10),
+        Cell(("rded", "10"), ("hald",), "b" * 10),
+        Cell(("real", "10"), ("soft_only",), "c" * 10),
+        Cell(("real", "10"), ("hald",), "d" * 10),
+    ),
+)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Path]:
+    values = {"a": [10.0, 20.0], "b": [40.0, 42.0], "c": [30.0], "d": []}
+    out = {}
+    for letter, accuracies in values.items():
+        folder = tmp_path / f"run_{letter * 10}"
+        for seed, top1 in enumerate(accuracies):
+            record = {"top1": top1, "top5": 2 * top1, "label_bytes": 1234, "slc_effective": 10}
+            write_json(folder / f"seed-{seed}.json", record)
+        out[letter * 10] = folder
+    return out
+
+
+def test_long_form(folders: dict[str, Path]) -> None:
+    rows = cell_rows(TABLE, folders)
+    assert rows["top1_mean"].tolist()[:3] == [15.0, 41.0, 30.0]
+    assert rows["top1_std"][0] == pytest.approx(50**0.5, abs=1e-4)
+    assert rows["seeds"].tolist() == [2, 2, 1, 0]
+    assert pd.isna(rows["top1_mean"][3])
+    assert rows["label_bytes"][0] == 1234
+
+
+def test_markdown_marks_the_best_and_shows_what_is_missing(folders: dict[str, Path]) -> None:
+    lines = to_markdown(TABLE, cell_rows(TABLE, folders)).splitlines()
+    assert "| images | slc | soft_only | hald |" in lines
+    assert "| rded | 10 | 15.0 ± 7.1 | **41.0 ± 1.4** |" in lines
+    assert "| real | 10 | 30.0 (1/2 seeds) | – |" in lines
+
+
+def test_a_removed_record_becomes_a_dash(folders: dict[str, Path]) -> None:
+    for path in folders["b" * 10].glob("*.json"):
+        path.unlink()
+    assert "| rded | 10 | 15.0 ± 7.1 | – |" in to_markdown(TABLE, cell_rows(TABLE, folders))
+
+
+def test_other_seeds_do_not_enter(folders: dict[str, Path]) -> None:
+    write_json(folders["b" * 10] / "seed-7.json", {"top1": 0.0, "top5": 0.0, "label_bytes": 0, "slc_effective": 0})
+    assert cell_rows(TABLE, folders)["top1_mean"][1] == 41.0
+
+
+def test_html_is_escaped_and_whole(folders: dict[str, Path]) -> None:
+    page = to_html(TABLE, cell_rows(TABLE, folders))
+    assert "Digits &amp; more" in page
+    assert page.count("<tr>") == 3
+    assert '<td class="best">41.0 <small>± 1.4</small></td>' in page
+
+
+def test_latex(folders: dict[str, Path], tmp_path: Path) -> None:
+    text = to_latex(TABLE, cell_rows(TABLE, folders))
+    assert r"rded & 10 & 15.0 $\pm$ 7.1 & \textbf{41.0 $\pm$ 1.4} \\" in text
+    assert r"Digits \& more, 100 \%" in text
+    assert r"soft\_only" in text
+    if shutil.which("pdflatex"):
+        page = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + text + r"\end{document}"
+        (tmp_path / "t.tex").write_text(page)
+        subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, capture_output=True)
+
+
+def test_all_formats_are_written(folders: dict[str, Path], tmp_path: Path) -> None:
+    write_table(TABLE, folders, tmp_path / "tables" / "demo_main")
+    assert sorted(path.suffix for path in (tmp_path / "tables").iterdir()) == [".csv", ".html", ".md", ".tex"]
+    assert len(pd.read_csv(tmp_path / "tables" / "demo_main.csv")) == 4

@@ -1,0 +1,200 @@
+"""The whole chain through Snakemake, small: what runs, what does not run again, what is refused."""
+
+import re
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import Project, tiny_project
+
+pytestmark = pytest.mark.slow
+ALL_JOBS = {"dataset": 1, "squeeze": 1, "synthesize": 2, "relabel": 2, "evaluate": 3, "table": 2, "all": 1}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The small experiment, run to its tables."""
+    project = tiny_project(tmp_path_factory.mktemp("finished") / "project")
+    assert project.planned() == ALL_JOBS
+    project.run()
+    return project
+
+
+@pytest.fixture
+def copy(finished: Project, tmp_path: Path) -> Project:
+    """A copy of the finished project that a test may change."""
+    return Project(shutil.copytree(finished.folder, tmp_path / "copy", symlinks=True))
+
+
+def files(folder: Path, pattern: str) -> list[Path]:
+    return sorted(folder.glob(pattern))
+
+
+def test_everything_is_there(finished: Project) -> None:
+    tables = {path.name for path in (finished.folder / "results/tables").iterdir()}
+    assert tables == {f"{name}.{suffix}" for name in ("main", "other") for suffix in ("csv", "md", "tex", "html")}
+    assert len(files(finished.folder, "results/runs/*/*/seed-?.json")) == 2 * 2 + 1
+    assert not list((finished.folder / "results/.partial").rglob("*.pt"))
+    log = files(finished.folder, "results/logs/squeeze/*/*.log")[0].read_text()
+    assert re.search(r"epoch 2/2 .*/s .* left  loss", log)
+
+
+def test_a_second_run_does_nothing(finished: Project) -> None:
+    start = time.monotonic()
+    assert "Nothing to be done" in finished.run().stdout
+    assert time.monotonic() - start < 15
+
+
+def test_one_table_schedules_only_its_own_ancestors(project: Project) -> None:
+    counts = project.planned("results/tables/other.csv")
+    assert counts == {"dataset": 1, "squeeze": 1, "synthesize": 1, "relabel": 1, "evaluate": 1, "table": 1}
+
+
+def test_an_evaluation_setting_reruns_runs_and_tables_only(copy: Project) -> None:
+    copy.edit("config/experiments/tiny.yaml", "hard_epochs: 1", "hard_epochs: 2")
+    assert copy.planned() == {"evaluate": 2, "table": 2, "all": 1}
+
+
+def test_changed_relabel_code_reruns_labels_and_below(copy: Project) -> None:
+    copy.edit("src/hald/labels/relabel.py", "FORWARD = 512", "FORWARD = 256")
+    assert copy.planned() == {"relabel": 2, "evaluate": 3, "table": 2, "all": 1}
+
+
+def test_changed_words_rerun_nothing(copy: Project) -> None:
+    copy.edit("src/hald/labels/relabel.py", '"""Relabel: the', '"""Other words: the')
+    copy.edit("workflow/scripts/squeeze.py", '"""Make one teacher."""', '"""Make a teacher."""  # a comment')
+    assert "Nothing to be done" in copy.run("-n").stdout
+
+
+def test_going_back_to_earlier_settings_makes_the_table_again_without_training(copy: Project) -> None:
+    before = (copy.folder / "results/tables/main.csv").read_text()
+    copy.edit("config/experiments/tiny.yaml", "hard_epochs: 1", "hard_epochs: 2")
+    copy.run("results/tables/main.csv")
+    assert (copy.folder / "results/tables/main.csv").read_text() != before
+    copy.edit("config/experiments/tiny.yaml", "hard_epochs: 2", "hard_epochs: 1")
+    assert copy.planned("results/tables/main.csv") == {"table": 1}
+    copy.run("results/tables/main.csv")
+    assert (copy.folder / "results/tables/main.csv").read_text() == before
+
+
+def test_a_removed_record_is_the_only_thing_made_again(copy: Project) -> None:
+    victim = files(copy.folder, "results/runs/digits/rded*soft3*/seed-0.json")[0]
+    content = victim.read_bytes()
+    victim.unlink()
+    assert copy.planned("results/tables/main.csv") == {"evaluate": 1, "table": 1}
+    copy.run("results/tables/main.csv")
+    assert victim.read_bytes() == content
+
+
+def test_a_store_elsewhere_spares_teacher_and_images(finished: Project, project: Project, tmp_path: Path) -> None:
+    stores = shutil.copytree(finished.folder / "results/labels", tmp_path / "shared")
+    arguments = ("--config", f"stores={stores}")
+    assert project.planned(*arguments) == {"dataset": 1, "evaluate": 3, "table": 2, "all": 1}
+    project.run(*arguments)
+    ours, theirs = ((p.folder / "results/tables/main.csv").read_text() for p in (project, finished))
+    assert ours == theirs
+
+
+def test_a_shared_store_grows_without_teacher_and_images(finished: Project, project: Project, tmp_path: Path) -> None:
+    stores = shutil.copytree(finished.folder / "results/labels", tmp_path / "shared")
+    project.edit("config/experiments/tiny.yaml", "slc: [4]", "slc: [6]")
+    arguments = ("--config", f"stores={stores}", "--until", "relabel", "--")
+    table = "results/tables/main.csv"
+    assert project.planned(*arguments, table) == {"relabel": 1}
+    project.run(*arguments, table)
+    store = files(stores, "digits/rded*.zarr")[0]
+    assert [path.name for path in files(store, "views/*.json")] == ["00000.json", "00001.json", "00002.json"]
+
+
+def test_incomplete_marks_do_not_hide_the_rest_of_the_work(copy: Project) -> None:
+    """A killed main process leaves marks behind; the next run must still do all that is missing."""
+    import base64
+
+    manifest = files(copy.folder, "results/datasets/*/manifest.json")[0].relative_to(copy.folder)
+    marks = copy.folder / ".snakemake/incomplete"
+    marks.mkdir(exist_ok=True)
+    (marks / base64.b64encode(str(manifest).encode()).decode()).write_text("")
+    shutil.rmtree(copy.folder / "results/teachers")
+    shutil.rmtree(copy.folder / "results/labels")
+    shutil.rmtree(copy.folder / "results/images")
+    shutil.rmtree(copy.folder / "results/runs")
+    expected = ALL_JOBS.copy()
+    del expected["dataset"]
+    assert copy.planned() == expected
+
+
+def test_source_edited_during_a_run_is_noticed_by_its_jobs(copy: Project) -> None:
+    shutil.rmtree(copy.folder / "results/runs")
+    # the first job of the run edits the code of the stage to come
+    copy.edit(
+        "workflow/scripts/evaluate.py",
+        "with job(snakemake) as work:",
+        "source = Path('src/hald/train/losses.py')\nsource.write_text(source.read_text() + 'EDITED = 1\\n')\n\n"
+        "with job(snakemake) as work:",
+    )
+    done = copy.run(check=False)
+    assert done.returncode != 0
+    assert "the source code of stage evaluate changed since this run was planned" in done.stdout
+
+
+def test_slurm_profile_and_lint_are_clean_without_a_cluster(project: Project) -> None:
+    done = project.call([sys.executable, "-m", "snakemake", "--profile", "slurm", "-n", "all"])
+    assert "evaluate" in done.stdout
+    lint = project.call([sys.executable, "-m", "snakemake", "--lint"])
+    assert "your workflow is in a good condition" in lint.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("soft_only: {order", "soft_only: {ordr"), "unknown key 'ordr'. Did you mean 'order'?"),
+        (("ipc: [2]", "ipc: [0]"), "0 is less than the minimum of 1"),
+        (("slc: [4]", "slc: [0]"), "0 is less than the minimum of 1"),
+        (("ipc: [2]", "ipc: [500]"), r"class '\d' has \d+ training images, the planned image sets need 500"),
+        (("dataset: digits", "dataset: cifar100"), "dataset 'cifar100': .* set datasets.cifar100.root"),
+    ],
+)
+def test_bad_input_is_refused_before_any_work(project: Project, change: tuple[str, str], message: str) -> None:
+    project.edit("config/experiments/tiny.yaml", *change)
+    command = ["env", "-u", "HALD_DATA", sys.executable, "-m", "snakemake", "--cores", "1"]
+    done = project.call(command, check=False)
+    assert done.returncode != 0
+    assert re.search(message, done.stdout), done.stdout[-3000:]
+    assert "Traceback" not in done.stdout
+    assert not (project.folder / "results/teachers").exists()
+
+
+def test_too_few_images_are_noticed_at_once_when_the_dataset_is_known(copy: Project) -> None:
+    copy.edit("config/experiments/tiny.yaml", "ipc: [2]", "ipc: [500]")
+    done = copy.run(check=False)
+    assert done.returncode != 0
+    assert "the planned image sets need 500" in done.stdout.replace("\n", " ")
+    assert "Finished jobid" not in done.stdout
+
+
+def test_a_dry_run_needs_no_dataset(project: Project) -> None:
+    project.edit("config/experiments/tiny.yaml", "dataset: digits", "dataset: imagenet1k")
+    done = project.call(["env", "-u", "HALD_DATA", sys.executable, "-m", "snakemake", "-n", "--cores", "1"])
+    assert "evaluate" in done.stdout
+
+
+def test_a_weak_teacher_stops_the_pipeline(project: Project) -> None:
+    done = project.run("--config", "datasets={digits: {floor: 99.9}}", check=False)
+    assert done.returncode != 0
+    assert "the dataset's floor is 99.9 %" in done.stdout
+    assert not (project.folder / "results/labels").exists() or not files(project.folder, "results/labels/*/*/zarr.json")
+
+
+def test_a_failed_job_shows_the_end_of_its_log_and_its_traceback(copy: Project) -> None:
+    shutil.rmtree(copy.folder / "results/runs")
+    copy.edit(
+        "src/hald/train/losses.py",
+        "loss = F.kl_div(",
+        "raise RuntimeError('broken on purpose')\n        loss = F.kl_div(",
+    )
+    done = copy.run(check=False)
+    assert done.returncode != 0
+    assert "RuntimeError: broken on purpose" in done.stdout
+    assert "Traceback" in files(copy.folder, "results/logs/evaluate/*/*.log")[0].read_text()
