@@ -11,7 +11,7 @@ BIN := .venv/bin
 CORES ?= $(shell nproc)
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint format docs clean
+.PHONY: help setup demo test lint format docs readme clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,9 @@ format: $(READY) ## let ruff and snakefmt rewrite the source
 
 docs: $(READY) ## write the config schema and config/README.md from the source
 	@$(BIN)/hald docs
+
+readme: demo ## put the demo's table into README.md
+	@$(BIN)/python docs/fill.py README.md
 
 clean: ## remove results and Snakemake's state (label stores elsewhere stay)
 	@rm -rf results .snakemake

@@ -83,7 +83,8 @@ evaluations:
   soft_only: {order: soft, epochs: 3}
   hald: {order: soft-hard-soft, epochs: 3, hard_epochs: 1}
 tables:
-  main: {caption: small, images: [rded], ipc: [2], slc: [4], evaluations: [soft_only, hald], students: [resnet10], seeds: 2}
+  main:
+    {caption: small, images: [rded], ipc: [2], slc: [4], evaluations: [soft_only, hald], students: [resnet10], seeds: 2}
   other: {caption: real images, images: [real], ipc: [2], slc: [2], evaluations: [hald], students: [resnet10], seeds: 1}
 """
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import labels_spec
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from conftest import labels_spec
 from hald.errors import UserError
 from hald.files import file_digest
 from hald.labels import relabel as module
@@ -44,7 +44,7 @@ def test_stored_labels_are_the_teachers_answers(bn_mode: str, real_set: Path, te
     """Replay every stored batch alone, the plain way, and compare with what the store decodes to."""
     relabel(labels_spec(bn_mode=bn_mode), Places(real_set, teacher, tmp_path / "s.zarr"), range(2), 0.0, CPU)
     store = LabelStore(tmp_path / "s.zarr")
-    network, record = load_teacher(teacher, store.header.classes, 0.0, CPU)
+    network, _ = load_teacher(teacher, store.header.classes, 0.0, CPU)
     images = torch.from_numpy(store.images())
     for view in range(2):
         drawn = store.drawn(view)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, TINY_DEMO
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import ROOT, TINY_DEMO
 from hald.errors import UserError
 from hald.files import write_json
 from hald.plan import Plan, make_plan, missing_blocks

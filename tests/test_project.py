@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 
 import yaml
-from conftest import ROOT
 
+from conftest import ROOT
 from hald.cli import main
 from hald.plan.schema import document, json_schema
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import teacher_spec
 from safetensors.torch import load_file
 
+from conftest import teacher_spec
 from hald import squeeze as module
 from hald.errors import UserError
 from hald.files import read_json

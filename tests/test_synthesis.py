@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import images_spec
 
+from conftest import images_spec
 from hald.data.reader import open_dataset
 from hald.draws import permutation, uniforms
 from hald.files import read_json

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import run_spec
 
+from conftest import run_spec
 from hald.errors import UserError
 from hald.files import read_json
 from hald.labels.store import LabelStore

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+
 from conftest import Project, tiny_project
 
 pytestmark = pytest.mark.slow
