@@ -84,7 +84,7 @@ def report(plan: Plan) -> str:
     out += [
         "",
         f"tables         {len(plan.tables):>9,}   {', '.join(plan.tables)}",
-        f"shared         {asked - unique:>9,}   of {asked:,} training runs that the tables ask for are asked for twice",
+        f"shared         {asked - unique:>9,}   of {asked:,} training runs that the tables ask for are shared by two of them",
         f"label bytes    {size(label_bytes):>9}   in {len(plan.labels)} stores (about), {size(alone)} without nesting",
     ]
     return "\n".join(out)
