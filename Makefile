@@ -11,7 +11,7 @@ BIN := .venv/bin
 CORES ?= $(shell nproc)
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint format docs readme clean
+.PHONY: help setup demo test lint format docs bench-labels readme clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,6 +48,9 @@ format: $(READY) ## let ruff and snakefmt rewrite the source
 
 docs: $(READY) ## write the config schema and config/README.md from the source
 	@$(BIN)/hald docs
+
+bench-labels: $(READY) ## label store against the released format: bytes, speed, error
+	@$(BIN)/python benchmarks/labels.py
 
 readme: demo ## put the demo's table into README.md
 	@$(BIN)/python docs/fill.py README.md

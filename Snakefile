@@ -10,18 +10,19 @@ configfile: "config/config.yaml"
 
 
 include: "workflow/rules/common.smk"
+
+
+rule all:
+    input:
+        collect(f"{RESULTS}/tables/{{table}}.{{suffix}}", table=list(PLAN.tables), suffix=["csv", "md", "tex", "html"]),
+
+
 include: "workflow/rules/data.smk"
 include: "workflow/rules/squeeze.smk"
 include: "workflow/rules/synthesis.smk"
 include: "workflow/rules/relabel.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/tables.smk"
-
-
-rule all:
-    default_target: True
-    input:
-        collect(f"{RESULTS}/tables/{{table}}.{{suffix}}", table=list(PLAN.tables), suffix=["csv", "md", "tex", "html"]),
 
 
 onstart:

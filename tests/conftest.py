@@ -75,13 +75,13 @@ teacher: resnet10
 teachers:
   resnet10: {arch: small/resnet10-w4, recipe: {epochs: 2, batch: 128, optimizer: adam, lr: 0.01, crop: resized}}
 images:
-  rded: {method: rded, mipc: 20, num_crop: 2}
+  rded: {method: rded, mipc: 600, num_crop: 2}
   real: {method: real}
 students:
   resnet10: {arch: small/resnet10-w4}
 evaluations:
   soft_only: {order: soft, epochs: 3}
-  hald: {order: soft-hard-soft, epochs: 3, hard_epochs: 1}
+  hald: {order: soft-hard-soft, epochs: 4, hard_epochs: 1}
 tables:
   main:
     {caption: small, images: [rded], ipc: [2], slc: [4], evaluations: [soft_only, hald], students: [resnet10], seeds: 2}
@@ -106,11 +106,12 @@ def tiny_project(folder: Path) -> Project:
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """scikit-learn's digits, prepared."""
     from hald.data.prepare import prepare
+    from hald.data.sources.digits import read
     from hald.specs.dataset import DatasetSpec
 
     folder = tmp_path_factory.mktemp("digits")
     spec = DatasetSpec("digits", "sklearn_digits", None, "train", "test", None, 10, 32, None, None, False, 10)
-    prepare(spec, folder / "data", folder / "partial")
+    prepare(spec, read(spec), folder / "data", folder / "partial")
     return folder / "data"
 
 
@@ -131,7 +132,7 @@ def teacher_spec(**changes: object) -> "TeacherSpec":  # noqa: F821
         "dataset": "0" * 10,
         "arch": "small/resnet10-w4",
         "source": "train",
-        "weights": "IMAGENET1K_V1",
+        "weights": None,
         "path": None,
         "digest": None,
         "recipe": Recipe(epochs=1, batch=64, optimizer="adam", lr=0.01, crop="resized"),
@@ -173,8 +174,9 @@ def labels_spec(**changes: object) -> "LabelsSpec":  # noqa: F821
 
     values = {
         "images": "2" * 10,
-        "teacher": "1" * 10,
-        "arch": "small/resnet10-w4",
+        "teachers": ("1" * 10,),
+        "weights": (1.0,),
+        "arch": "resnet10-w4",
         "classes": 10,
         "count": 20,
         "size": 32,
@@ -186,6 +188,7 @@ def labels_spec(**changes: object) -> "LabelsSpec":  # noqa: F821
         "flip": 0.5,
         "bn_mode": "running",
         "codec": "u8",
+        "top_k": 0,
         "seed": 42,
         "threads": 1,
     }
@@ -200,7 +203,6 @@ def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
         "labels": "3" * 10,
         "arch": "small/resnet10-w4",
         "ipc": 2,
-        "slc": 4,
         "pool": 6,
         "batch": 8,
         "classes": 10,
@@ -227,7 +229,7 @@ def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
 @pytest.fixture(scope="session")
 def real_set(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two real digits per class."""
-    from hald.synthesis.imageset import Places, Resources
+    from hald.synthesis.build import Places, Resources
     from hald.synthesis.real import synthesize
 
     folder = tmp_path_factory.mktemp("images")
@@ -239,11 +241,19 @@ def real_set(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store(real_set: Path, teacher: Path, tmp_path: Path) -> Path:
     """A label store with two views of those digits (batches of 8, 8 and 4)."""
-    from hald.labels.relabel import Places, relabel
+    return make_labels(labels_spec(), real_set, [teacher], tmp_path / "labels.zarr", range(2))
 
-    places = Places(real_set, teacher, tmp_path / "labels.zarr")
-    relabel(labels_spec(), places, range(2), 0.0, torch.device("cpu"))
-    return tmp_path / "labels.zarr"
+
+def make_labels(spec: "LabelsSpec", images: Path, teachers: list[Path], store: Path, views: range) -> Path:  # noqa: F821
+    """Relabel directly, without Snakemake."""
+    from hald.labels.relabel import Places, relabel
+    from hald.provenance import code_digests, key_of
+    from hald.specs.base import Identity
+
+    code = code_digests()["relabel"]
+    identity = Identity(key_of("relabel", spec, code), code)
+    relabel(spec, Places(images, teachers, store), views, 0.0, torch.device("cpu"), identity)
+    return store
 
 
 @pytest.fixture

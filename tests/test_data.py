@@ -14,13 +14,15 @@ import torch
 from PIL import Image
 from torchvision.transforms import functional as tv
 
-from hald.data.crops import CROP_WIDTH, CropRequest, Crops
+from hald.data.crops import CropRequest, Crops
 from hald.data.decode import evaluation_image
+from hald.data.dispatch import SOURCES
 from hald.data.prepare import prepare
 from hald.data.reader import PreparedDataset, open_dataset
 from hald.draws import uniforms
 from hald.errors import UserError
 from hald.specs.dataset import DatasetSpec
+from hald.views import CROP_WIDTH
 
 
 def spec(source: str, root: Path | None, **changes: object) -> DatasetSpec:
@@ -42,7 +44,7 @@ def spec(source: str, root: Path | None, **changes: object) -> DatasetSpec:
 
 
 def load(tmp_path: Path, dataset: DatasetSpec) -> PreparedDataset:
-    prepare(dataset, tmp_path / "out", tmp_path / "partial", workers=2)
+    prepare(dataset, SOURCES[dataset.source](dataset), tmp_path / "out", tmp_path / "partial", workers=2)
     return open_dataset(tmp_path / "out")
 
 
@@ -190,7 +192,7 @@ def test_padded_crops_shift_the_image(tmp_path: Path) -> None:
 
 def refuse(tmp_path: Path, dataset: DatasetSpec, match: str) -> None:
     with pytest.raises(UserError, match=match):
-        prepare(dataset, tmp_path / "out", tmp_path / "partial")
+        prepare(dataset, SOURCES[dataset.source](dataset), tmp_path / "out", tmp_path / "partial")
     assert not (tmp_path / "out").exists()
 
 
@@ -211,11 +213,25 @@ def test_bad_data_is_named(tmp_path: Path) -> None:
     refuse(tmp_path, spec("imagefolder", root), "class folder 'cat' is in only one of")
 
 
-def test_a_cut_off_jpeg_is_named_without_decoding_everything(tmp_path: Path) -> None:
-    root = folder_tree(tmp_path / "raw", size=(40, 30), suffix="jpg")
-    victim = root / "train/cat/2.jpg"
+@pytest.mark.parametrize("suffix", ["jpg", "png"])
+@pytest.mark.parametrize("limit", [10**9, 0])
+def test_a_cut_off_file_is_named(suffix: str, limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In small datasets because everything is decoded once, in large ones because the end mark is looked for."""
+    monkeypatch.setattr("hald.data.prepare.DECODE_ALL", limit)
+    root = folder_tree(tmp_path / "raw", size=(40, 30), suffix=suffix)
+    victim = root / f"train/cat/2.{suffix}"
     victim.write_bytes(victim.read_bytes()[:-200])
-    refuse(tmp_path, spec("imagefolder", root, resize=20), "cat/2.jpg is cut off")
+    refuse(tmp_path, spec("imagefolder", root, resize=20), f"cat/2.{suffix}")
+
+
+def test_a_file_that_breaks_later_is_named_by_the_worker(tmp_path: Path) -> None:
+    root = folder_tree(tmp_path / "raw", size=(40, 30))
+    data = load(tmp_path, spec("imagefolder", root, resize=20))
+    (root / "train/bee/1.png").write_bytes(b"gone")
+    request = CropRequest(np.arange(12), uniforms("t", 0, 0, 12, CROP_WIDTH), np.zeros(12, dtype=bool))
+    crops = Crops(data.train, 16, (0.2, 1.0), (0.75, 4 / 3), 1, torch.device("cpu"))
+    with pytest.raises(UserError, match=r"^cannot decode image .*bee/1.png"):
+        list(crops.batches([request]))
 
 
 def test_cifar_without_network_says_what_to_do(tmp_path: Path) -> None:

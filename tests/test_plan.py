@@ -15,10 +15,12 @@ from hald.files import write_json
 from hald.plan import Plan, make_plan, missing_blocks
 from hald.plan.build import pool_size, stages_of
 from hald.plan.config import load_config
+from hald.plan.jobs import RuleJobs
+from hald.plan.settings import Evaluation
 from hald.plan.summary import report
 from hald.specs.base import from_dict, to_dict
 from hald.specs.labels import LabelsSpec
-from hald.specs.run import Evaluation, Stage
+from hald.specs.run import Stage
 
 
 @pytest.fixture
@@ -33,6 +35,10 @@ def root(tmp_path: Path) -> Path:
 def tiny(root: Path, **override: object) -> Plan:
     raw = {"experiments": ["tiny"], "override": {"tiny": override}}
     return make_plan(raw, root)
+
+
+class Wildcards(dict):  # type: ignore[type-arg]
+    __getattr__ = dict.__getitem__
 
 
 def changed(a: Plan, b: Plan) -> set[str]:
@@ -66,6 +72,7 @@ def test_same_work_is_planned_once(root: Path) -> None:
         ({"evaluations": {"hald": {"smoothing": 0.5}}}, {"runs"}),
         ({"students": {"resnet10": {"arch": "small/resnet10-w8"}}}, {"runs"}),
         ({"labels": {"seed": 1}}, {"labels", "runs"}),
+        ({"images": {"real": {"num_crop": 3}}}, set()),
         ({"images": {"rded": {"num_crop": 3}}}, {"images", "labels", "runs"}),
         ({"images": {"rded": {"bn_mode": "batch"}}}, {"labels", "runs"}),
         ({"teachers": {"resnet10": {"recipe": {"lr": 0.02}}}}, {"teachers", "images", "labels", "runs"}),
@@ -102,22 +109,22 @@ def test_a_frozen_plan_comes_back_whole(root: Path) -> None:
     assert Plan.thaw(root / "plan.json") == plan
 
 
-def test_a_table_plan_is_rewritten_only_when_it_changes(root: Path) -> None:
+def test_a_table_is_current_while_it_means_the_same_and_has_its_records(root: Path) -> None:
     plan = Plan(**{**tiny(root).__dict__, "results": str(root / "results")})
+    jobs = RuleJobs(plan, "plan.json")
     for key, seeds in plan.seeds.items():
         for seed in range(seeds):
             write_json(plan.record(key, seed), {})
-    plan.freeze(root / "plan.json")
-    before = plan.table_plan("main").stat().st_mtime_ns
-    plan.freeze(root / "plan.json")
-    assert plan.table_plan("main").stat().st_mtime_ns == before
-    plan.record(plan.tables["main"].cells[0].run, 1).unlink()
-    plan.freeze(root / "plan.json")
-    assert plan.table_plan("main").stat().st_mtime_ns > before
-    before = plan.table_plan("main").stat().st_mtime_ns
-    other = Plan(**{**tiny(root, evaluations={"hald": {"lr": 0.5}}).__dict__, "results": str(root / "results")})
-    other.freeze(root / "plan.json")
-    assert plan.table_plan("main").stat().st_mtime_ns > before
+    assert jobs.table_inputs(Wildcards(table="main")) == ["plan.json"]
+    write_json(plan.table_meaning_file("main"), plan.table_meaning("main"))
+    assert jobs.table_inputs(Wildcards(table="main")) == []
+    other = Plan(**{**tiny(root, tables={"main": {"caption": "new"}}).__dict__, "results": str(root / "results")})
+    assert not other.is_current("main")
+    lost = plan.record(plan.tables["main"].cells[0].run, 1)
+    lost.unlink()
+    assert jobs.table_inputs(Wildcards(table="main")) == ["plan.json", str(lost)]
+    with pytest.raises(UserError, match="no table 'mian' in this plan. Did you mean 'main'"):
+        jobs.table_inputs(Wildcards(table="mian"))
 
 
 # Stage lengths of the paper's settings, worked out by hand.
@@ -127,7 +134,6 @@ def test_a_table_plan_is_rewritten_only_when_it_changes(root: Path) -> None:
         ("soft-hard-soft", 300, 75, [("soft", 112), ("hard", 75), ("soft", 113)]),
         ("soft-hard-soft", 300, 150, [("soft", 75), ("hard", 150), ("soft", 75)]),
         ("soft-hard-soft", 300, 50, [("soft", 125), ("hard", 50), ("soft", 125)]),
-        ("soft-hard-soft", 300, 0, [("soft", 150), ("soft", 150)]),
         ("soft", 300, 0, [("soft", 300)]),
         ("hard", 300, 0, [("hard", 300)]),
         ("hard-soft", 300, 150, [("hard", 150), ("soft", 150)]),
@@ -146,7 +152,16 @@ def test_hard_epochs_may_depend_on_the_slc() -> None:
     assert hard == {10: 150, 50: 150, 200: 150, 250: 75, 500: 75}
 
 
-@pytest.mark.parametrize("evaluation", [Evaluation(epochs=10, hard_epochs=5), Evaluation("soft-hard", 10, 11)])
+@pytest.mark.parametrize(
+    "evaluation",
+    [
+        Evaluation(epochs=10, hard_epochs=5),
+        Evaluation("soft-hard", 10, 11),
+        Evaluation("soft-hard-soft", 10, 0),
+        Evaluation("hard", 10, 3),
+        Evaluation("soft-hard-soft", 3, 2),
+    ],
+)
 def test_stage_lengths_that_do_not_add_up_are_refused(evaluation: Evaluation) -> None:
     with pytest.raises(UserError, match="hard"):
         stages_of(evaluation, 10)
@@ -203,11 +218,58 @@ def test_bad_config_gets_one_clear_message(root: Path) -> None:
     refuse(root, "no dataset 'digit'. Did you mean 'digits'", dataset="digit")
     refuse(root, "neither in rows nor in columns", tables={"main": {"ipc": [1, 2]}})
     refuse(root, "lr: 'fast'", evaluations={"hald": {"lr": "fast"}})
+    refuse(root, "hard_epochs.*-1 is less than the minimum of 0", evaluations={"hald": {"hard_epochs": -1}})
+    refuse(root, "looks at mipc = 1 images per class, but IPC 2", images={"rded": {"mipc": 1}})
+    refuse(root, "unknown network 'resnet18'", students={"resnet10": {"arch": "resnet18"}})
+    refuse(root, "takes torchvision", teachers={"resnet10": {"source": "torchvision"}})
     refuse(root, "source train and path", teachers={"resnet10": {"path": "/x"}})
     with pytest.raises(UserError, match="no experiment 'tinny'.*Did you mean 'tiny'"):
         make_plan({"experiments": ["tinny"]}, root)
     with pytest.raises(UserError, match="override names 'demo'"):
         make_plan({"experiments": ["tiny"], "override": {"demo": {}}}, root)
+
+
+def test_datasets_and_recipes_that_do_not_fit_are_refused(root: Path) -> None:
+    for change, message in (
+        ({"resize": 40}, "source sklearn_digits has images of one size"),
+        ({"source": "imagefolder", "resize": 16}, "is smaller than size"),
+        ({"source": "imagefolder", "resize": 40}, "crop: padded, which needs images of the input size"),
+    ):
+        raw = {"experiments": ["tiny"], "datasets": {"digits": change}}
+        raw["override"] = {"tiny": {"teachers": {"resnet10": {"recipe": {"crop": "padded"}}}}}
+        with pytest.raises(UserError, match=message):
+            make_plan(raw, root)
+
+
+def test_class_names_that_look_like_numbers_stay_text(root: Path) -> None:
+    raw = {"experiments": ["tiny"], "datasets": {"digits": {"subset": ["0", "1"], "classes": "2"}}}
+    config, _ = load_config(raw, root)
+    assert config.datasets["digits"].subset == ("0", "1")
+    assert config.datasets["digits"].classes == 2
+
+
+def test_a_table_asks_only_for_blocks_that_it_needs(root: Path) -> None:
+    main = yaml.safe_load(TINY_DEMO)["tables"]["main"]
+    plan = make_plan(
+        {
+            "experiments": ["tiny"],
+            "jobs": {"views_per_job": 2, "seeds_per_job": 2},
+            "override": {
+                "tiny": {
+                    "tables": {"long": main | {"slc": [20], "seeds": 7, "rows": ["slc"]}, "wide": main | {"seeds": 7}}
+                }
+            },
+        },
+        root,
+    )
+    jobs = RuleJobs(plan, "plan.json")
+    wanted = jobs.table_inputs(Wildcards(table="main"))[1:]
+    assert sorted({Path(path).name for path in wanted}) == ["seed-1.json"]
+    short = next(key for key, run in plan.runs.items() if run.slc == 4)
+    views = jobs.evaluate_inputs(Wildcards(run=plan.slugs[short], seed="1"))
+    assert [Path(path).name for path in views if "views" in path] == ["00001.json"]
+    with pytest.raises(UserError, match="not part of this plan"):
+        jobs.evaluate(Wildcards(run="digits/old_0123456789", seed="1"))
 
 
 def test_two_experiments_may_not_define_one_table(root: Path) -> None:

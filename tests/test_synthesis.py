@@ -12,7 +12,8 @@ from hald.data.reader import open_dataset
 from hald.draws import permutation, uniforms
 from hald.files import read_json
 from hald.synthesis import rded, real
-from hald.synthesis.imageset import Places, Resources, open_set
+from hald.synthesis.build import Places, Resources
+from hald.synthesis.imageset import open_set
 from hald.synthesis.rded import mosaic, select
 from hald.teacher import load_teacher
 from hald.views import CROP_WIDTH, crop_boxes, render
@@ -62,7 +63,7 @@ def test_select_takes_one_crop_per_image_and_ranks() -> None:
 def test_mosaic_cells_are_row_major_over_ranks() -> None:
     crops = torch.arange(8, dtype=torch.uint8).view(8, 1, 1, 1).expand(8, 3, 2, 2).contiguous()
     out = mosaic(crops, ipc=2, factor=2, size=5)
-    assert out[0, 0].tolist() == [[0, 0, 2, 2, 2], [0, 0, 2, 2, 2], [4, 4, 6, 6, 6], [4, 4, 6, 6, 6], [4, 4, 6, 6, 6]]
+    assert out[0, 0].tolist() == [[0, 0, 0, 2, 2], [0, 0, 0, 2, 2], [0, 0, 0, 2, 2], [4, 4, 4, 6, 6], [4, 4, 4, 6, 6]]
     assert out[1, 0, 0, 0] == 1
     assert out[1, 0, 4, 4] == 7
 

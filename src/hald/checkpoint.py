@@ -6,38 +6,38 @@ from typing import Any
 import torch
 from torch import nn
 
+from hald.draws import generator
 from hald.files import write_atomic
+from hald.jobs import log
 
 FORMAT = 1
 
 
 def save_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, **more: Any) -> None:
-    """Write model, optimiser, torch's random state and the number of finished epochs."""
+    """Write model, optimiser, the number of finished epochs and whatever else the caller wants back."""
     state = {
         "format": FORMAT,
         "epoch": epoch,
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
-        "rng": torch.get_rng_state(),
         "more": more,
     }
     write_atomic(path, lambda temporary: torch.save(state, temporary))
 
 
-def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int | None:
-    """Restore a checkpoint and return its epoch; None where there is none."""
-    state = read_checkpoint(path)
-    if state is None:
-        return None
+def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, dict[str, Any]]:
+    """Restore a checkpoint: finished epochs and what else was saved; (0, {}) where there is none of this format."""
+    if not path.is_file():
+        return 0, {}
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    if state.get("format") != FORMAT:
+        return 0, {}
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
-    torch.set_rng_state(state["rng"])
-    return int(state["epoch"])
+    log.info("goes on after epoch %d", state["epoch"])
+    return int(state["epoch"]), dict(state["more"])
 
 
-def read_checkpoint(path: Path) -> dict[str, Any] | None:
-    """The content of a checkpoint of this format, or None."""
-    if not path.is_file():
-        return None
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    return state if state.get("format") == FORMAT else None
+def seed_epoch(stream: str, seed: int, epoch: int) -> None:
+    """Set torch's generators (dropout, stochastic depth) by address, so that no random state has to be kept."""
+    torch.manual_seed(int(generator(stream, seed, epoch).integers(2**63)))

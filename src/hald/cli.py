@@ -3,7 +3,6 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -23,6 +22,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
+    from hald.labels import command as labels_command
+
     parser = argparse.ArgumentParser(
         prog="hald",
         description="Dataset distillation: look at plans, results and stores of the workflow in this folder.",
@@ -42,40 +43,27 @@ def _parser() -> argparse.ArgumentParser:
         "--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake"
     )
     tables.set_defaults(run=_tables)
+    labels_command.add_parser(commands)
     docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
     docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
     docs.set_defaults(run=_docs)
     return parser
 
 
-def _config(pairs: list[str]) -> dict[str, Any]:
-    """config.yaml with KEY=VALUE changes laid over it."""
-    from hald.plan.config import merge, read_yaml
-
-    raw = read_yaml(Path("config/config.yaml"))
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator:
-            raise UserError(f"--config takes KEY=VALUE, found '{pair}'; e.g. --config 'experiments=[demo]'")
-        try:
-            raw = merge(raw, {name: yaml.safe_load(value)})
-        except yaml.YAMLError as error:
-            raise UserError(f"--config {name}: '{value}' is not valid YAML ({error})") from error
-    return raw
-
-
 def _plan(options: argparse.Namespace) -> int:
     from hald.plan import make_plan
+    from hald.plan.config import config_from
     from hald.plan.summary import report
 
-    print(report(make_plan(_config(options.config))))
+    print(report(make_plan(config_from(options.config))))
     return 0
 
 
 def _tables(options: argparse.Namespace) -> int:
     from hald.plan import make_plan
+    from hald.plan.config import config_from
 
-    plan = make_plan(_config(options.config))
+    plan = make_plan(config_from(options.config))
     for path in (plan.table_file(name, "md") for name in plan.tables):
         if path.exists():
             print(path)
@@ -97,3 +85,7 @@ def _docs(options: argparse.Namespace) -> int:
         raise UserError(f"out of date: {', '.join(stale)}; run `make docs`")
     print(f"written: {', '.join(stale)}" if stale else "config schema and document are up to date")
     return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,6 @@
 """Files that are either whole or not there: temporary name, fsync, rename."""
 
+import contextlib
 import errno
 import hashlib
 import json
@@ -31,12 +32,18 @@ def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
         write(temporary)
         with temporary.open("rb") as handle:
             os.fsync(handle.fileno())
-        temporary.chmod(0o644)
+        temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     fsync_dir(path.parent)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def write_text(path: Path, text: str) -> None:
@@ -66,7 +73,10 @@ def file_digest(path: Path) -> str:
 
 def array_digest(array: Any) -> str:
     """SHA-256 of a NumPy array's bytes in order, with its shape and type."""
-    return hashlib.sha256(f"{array.shape}{array.dtype}".encode() + array.tobytes()).hexdigest()
+    digest = hashlib.sha256(f"{array.shape}{array.dtype}".encode())
+    for part in array:
+        digest.update(part.tobytes())
+    return digest.hexdigest()
 
 
 def publish_dir(finished: Path, target: Path, complete: str) -> bool:
@@ -77,7 +87,8 @@ def publish_dir(finished: Path, target: Path, complete: str) -> bool:
     remains of an earlier attempt: those give way.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    for _ in range(100):
+    _fsync_tree(finished)
+    for _ in range(1000):
         if (target / complete).exists():
             return False
         try:
@@ -85,23 +96,33 @@ def publish_dir(finished: Path, target: Path, complete: str) -> bool:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            _set_aside(target, complete)
+            _make_way(target, complete)
         else:
             fsync_dir(target.parent)
             return True
     raise OSError(f"cannot move {finished} to {target}: something keeps recreating it")
 
 
-def _set_aside(target: Path, complete: str) -> None:
-    """Remove an incomplete directory; one that became complete meanwhile is put back."""
+def _make_way(target: Path, complete: str) -> None:
+    """Remove an incomplete directory. Folders go by rmdir, which spares anything that another writer just put there."""
+    for folder in sorted((entry for entry in target.rglob("*") if entry.is_dir()), reverse=True):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+    with contextlib.suppress(OSError):
+        target.rmdir()
+    if (target / complete).exists() or not target.exists():
+        return
     aside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        target.rename(aside)
-        if (aside / complete).exists():
-            aside.rename(target)
-    except OSError:  # another writer was faster, at either step
-        pass
-    shutil.rmtree(aside, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        target.rename(aside)  # the remains of a failed attempt, which nobody else is writing
+        shutil.rmtree(aside)
+
+
+def _fsync_tree(folder: Path) -> None:
+    for path in folder.rglob("*"):
+        if path.is_file():
+            with path.open("rb") as handle:
+                os.fsync(handle.fileno())
 
 
 def link_tree(source: Path, target: Path) -> None:

@@ -1,4 +1,4 @@
-"""What every job does around its work: log, progress with time left, threads, device, timing record."""
+"""What every job does around its work: log, progress with time left, signals, timing record."""
 
 import contextlib
 import logging
@@ -20,16 +20,16 @@ log = logging.getLogger("hald")
 
 
 class Progress:
-    """Lines with rate and time left: on every step for few steps, at most every five seconds for many."""
+    """Lines with rate and time left, at most one every few seconds, and one at the end."""
 
     def __init__(self, total: int, unit: str, interval: float = 5.0, done: int = 0) -> None:
         self.total, self.unit, self.interval = total, unit, interval
         self.first = self.done = done
         self.start = self.last = time.monotonic()
 
-    def step(self, note: str = "", count: int = 1) -> None:
-        """Report that `count` more units are done."""
-        self.done += count
+    def step(self, note: str = "") -> None:
+        """Report that one more unit is done."""
+        self.done += 1
         now = time.monotonic()
         if now - self.last < self.interval and self.done < self.total:
             return
@@ -54,20 +54,22 @@ class Interrupted(BaseException):
     """A signal asked the job to stop: it saved what it had."""
 
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
 class StopRequest:
-    """Turns SIGTERM and SIGUSR1 (sent before a time limit) into a flag that loops look at between steps."""
+    """Turns Ctrl-C, SIGTERM and SIGUSR1 (sent before a time limit) into a flag that loops look at between steps."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
 
     def __enter__(self) -> "StopRequest":
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, self._note)
+        self._previous = {number: signal.signal(number, self._note) for number in STOP_SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number in (signal.SIGTERM, signal.SIGUSR1):
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
 
     def _note(self, number: int, _frame: object) -> None:
         self.signal = number

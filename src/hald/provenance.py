@@ -1,12 +1,13 @@
 """Keys: what a piece of work is, in ten hex digits. Same parameters, same inputs, same code: same key.
 
 The code part of a key is a digest of the parsed source of every module that the stage's entry module imports, directly
-or not. Docstrings, comments and formatting do not count, so editing words never retrains a teacher.
+or not. Docstrings, comments, layout and messages do not count, so editing words never retrains a teacher.
 """
 
 import ast
 import functools
 import hashlib
+import importlib.metadata
 import json
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,23 @@ from hald.specs.base import to_dict
 
 SOURCE = Path(__file__).parent
 
+# The modules that a stage starts from. `hald.device` sets threads and numerical flags for everything on a device.
 ENTRY = {
-    "dataset": "hald.data.prepare",
-    "squeeze": "hald.squeeze",
-    "synthesis.real": "hald.synthesis.real",
-    "synthesis.rded": "hald.synthesis.rded",
-    "relabel": "hald.labels.relabel",
-    "evaluate": "hald.train.run",
-    "tables": "hald.tables",
+    "dataset.sklearn_digits": ("hald.data.prepare", "hald.data.sources.digits"),
+    "dataset.torchvision": ("hald.data.prepare", "hald.data.sources.cifar"),
+    "dataset.imagefolder": ("hald.data.prepare", "hald.data.sources.imagefolder"),
+    "dataset.tiny_imagenet": ("hald.data.prepare", "hald.data.sources.tiny_imagenet"),
+    "dataset.parquet": ("hald.data.prepare", "hald.data.sources.parquet"),
+    "squeeze": ("hald.squeeze", "hald.device"),
+    "synthesis.real": ("hald.synthesis.real", "hald.device"),
+    "synthesis.rded": ("hald.synthesis.rded", "hald.device"),
+    "relabel": ("hald.labels.relabel", "hald.device"),
+    "evaluate": ("hald.train.run", "hald.device"),
+    "tables": ("hald.tables",),
 }
+
+# Calls whose positional arguments are words for people.
+WORDY = frozenset({"UserError", "option", "log.info", "log.warning", "log.error", "Progress"})
 
 # These cannot change a number: they move files, word messages and log.
 NUMBERLESS = frozenset({"hald.errors", "hald.files", "hald.jobs", "hald.provenance"})
@@ -37,7 +46,7 @@ def canonical(data: Any) -> str:
 
 def key_of(stage: str, spec: Any, code: str) -> str:
     """The key of a spec: ten hex digits over stage, parameters (with the keys of its inputs) and code digest."""
-    identity = {name: value for name, value in to_dict(spec).items() if name not in getattr(spec, "LOCATION", ())}
+    identity = {name: value for name, value in to_dict(spec).items() if name not in getattr(spec, "NOT_IDENTITY", ())}
     return hashlib.sha256(canonical([stage, identity, code]).encode()).hexdigest()[:10]
 
 
@@ -53,18 +62,17 @@ def read_sources(folder: Path = SOURCE) -> dict[str, str]:
 def code_digests(sources: dict[str, str] | None = None) -> dict[str, str]:
     """Digest of the code behind each stage (of this package, or of given sources)."""
     sources = read_sources() if sources is None else sources
-    return {
-        stage: hashlib.sha256(
-            canonical({name: _parsed(sources[name])[0] for name in closure(entry, sources)}).encode()
-        ).hexdigest()
-        for stage, entry in ENTRY.items()
-    }
+    digests = {}
+    for stage, entries in ENTRY.items():
+        code = {name: _parsed(sources[name])[0] for name in closure(entries, sources)}
+        digests[stage] = hashlib.sha256(canonical(code).encode()).hexdigest()
+    return digests
 
 
-def closure(entry: str, sources: dict[str, str]) -> frozenset[str]:
-    """The modules of this package that `entry` imports, directly or not, itself included."""
+def closure(entries: tuple[str, ...], sources: dict[str, str]) -> frozenset[str]:
+    """The modules of this package that `entries` import, directly or not, themselves included."""
     seen: set[str] = set()
-    waiting = {entry}
+    waiting = set(entries)
     while waiting:
         module = waiting.pop()
         if module in sources and module not in NUMBERLESS:
@@ -75,7 +83,7 @@ def closure(entry: str, sources: dict[str, str]) -> frozenset[str]:
 
 @functools.cache
 def _parsed(source: str) -> tuple[str, frozenset[str]]:
-    """A module without docstrings, comments and layout, and the modules that importing it runs (parents included)."""
+    """A module without words and layout, and the modules that importing it runs (parents included)."""
     tree = ast.parse(source)
     wanted: set[str] = set()
     for node in ast.walk(tree):
@@ -83,8 +91,11 @@ def _parsed(source: str) -> tuple[str, frozenset[str]]:
             _strip_docstring(node)
         elif isinstance(node, ast.Import):
             wanted |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module and not node.level, "imports inside the package are absolute"  # noqa: PT018
             wanted |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in WORDY:
+            node.args = []
     with_parents = {".".join(module.split(".")[:n]) for module in wanted for n in range(1, module.count(".") + 2)}
     # unparse, not dump: its text is the same on every Python version
     return ast.unparse(tree), frozenset(with_parents)
@@ -93,6 +104,11 @@ def _parsed(source: str) -> tuple[str, frozenset[str]]:
 def _strip_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     if ast.get_docstring(node, clean=False) is not None:
         node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Installed versions, for records."""
+    return {name: importlib.metadata.version(name) for name in packages}
 
 
 def class_digest(classes: list[str]) -> str:
@@ -109,6 +125,15 @@ def require_same_classes(a: list[str], a_name: str, b: list[str], b_name: str, r
         f"{a_name} has class order {class_digest(a)} ({len(a)} classes{_at(a, at)}), "
         f"{b_name} has {class_digest(b)} ({len(b)} classes{_at(b, at)}): they do not belong together. {remedy}"
     )
+
+
+def require_same_data(a: str, a_name: str, b: str, b_name: str) -> None:
+    """Refuse artefacts that come from different real data (digests of prepared datasets; empty: not known)."""
+    if a and b and a != b:
+        raise UserError(
+            f"{a_name} comes from other real images (digest {a[:8]}) than {b_name} ({b[:8]}), although the dataset has "
+            f"the same name; give one of the two datasets another name in the config, or remove what is old"
+        )
 
 
 def _at(classes: list[str], i: int) -> str:

@@ -1,6 +1,7 @@
 """Squeeze: a teacher from scratch, from torchvision's weights or from a file; measured, recorded, resumable."""
 
 import math
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hald.checkpoint import load_checkpoint, save_checkpoint
-from hald.data.crops import CROP_WIDTH, CropRequest, Crops
+from hald.checkpoint import load_checkpoint, save_checkpoint, seed_epoch
+from hald.data.crops import CropRequest, Crops
 from hald.data.reader import PreparedDataset, open_dataset
 from hald.draws import permutation, uniforms
 from hald.errors import UserError
@@ -20,8 +21,8 @@ from hald.jobs import Progress, StopRequest, log, write_timing
 from hald.measure import accuracy
 from hald.models.build import build_model
 from hald.models.weights import load_weights, save_weights
-from hald.specs.teacher import TeacherSpec
-from hald.views import normalize
+from hald.specs.teacher import Recipe, TeacherSpec
+from hald.views import CROP_WIDTH, normalize
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,12 @@ class Places:
 
 def squeeze(spec: TeacherSpec, places: Places, device: torch.device, workers: int) -> None:
     """Make the teacher and write teacher.safetensors and teacher.json into `places.target`."""
-    start = time.monotonic()
+    start, done = time.monotonic(), 1.0
     dataset = open_dataset(places.dataset)
     torch.manual_seed(spec.seed)
     model = build_model(spec.arch, spec.classes, spec.size).to(device)
     if spec.source == "train":
-        _train(model, spec, dataset, places.partial, device, workers)
+        done = _train(model, spec, dataset, places.partial, device, workers)
     else:
         assert places.weights is not None
         if not places.weights.is_file():
@@ -68,30 +69,36 @@ def squeeze(spec: TeacherSpec, places: Places, device: torch.device, workers: in
         "sha256": file_digest(finished / "teacher.safetensors"),
     }
     write_json(finished / "teacher.json", record)
-    write_timing(finished / "timing.json", time.monotonic() - start, device.type, *spec.effort)
+    kind, work = spec.effort
+    write_timing(finished / "timing.json", time.monotonic() - start, device.type, kind, work * done)
     publish_dir(finished, places.target, "teacher.json")
+    shutil.rmtree(places.partial, ignore_errors=True)
 
 
 def _train(
     model: nn.Module, spec: TeacherSpec, dataset: PreparedDataset, partial: Path, device: torch.device, workers: int
-) -> None:
-    """Train with the recipe, from the last checkpoint if there is one."""
+) -> float:
+    """Train with the recipe, from the last checkpoint if there is one; the share of the epochs done here."""
     recipe = spec.recipe
-    optimizer = _optimizer(model, spec)
+    assert recipe is not None, "source: train has a recipe"
+    optimizer = _optimizer(model, recipe)
     labels = torch.from_numpy(dataset.train.labels).to(device)
     crops = Crops(dataset.train, spec.size, spec.scale, spec.ratio, workers, device)
     checkpoint = partial / "checkpoint.pt"
-    first = load_checkpoint(checkpoint, model, optimizer) or 0
+    first, _ = load_checkpoint(checkpoint, model, optimizer)
     progress = Progress(recipe.epochs, "epoch", done=first)
     with StopRequest() as stop:
         for epoch in range(first, recipe.epochs):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.lr * schedule(epoch, recipe.epochs, recipe.warmup)
-            loss = _epoch(model, optimizer, spec, crops, labels, epoch)
+            seed_epoch("squeeze", spec.seed, epoch)
+            loss = _epoch(model, optimizer, spec, recipe, crops, labels, epoch)
             progress.step(f"loss {loss:.3f}")
-            if epoch + 1 < recipe.epochs and (stop.signal or (epoch + 1) % 10 == 0):
-                save_checkpoint(checkpoint, model, optimizer, epoch + 1)
-            stop.check()
+            if epoch + 1 < recipe.epochs:
+                if stop.signal or (epoch + 1) % 10 == 0:
+                    save_checkpoint(checkpoint, model, optimizer, epoch + 1)
+                stop.check()
+    return (recipe.epochs - first) / recipe.epochs
 
 
 def schedule(epoch: int, epochs: int, warmup: int) -> float:
@@ -101,8 +108,7 @@ def schedule(epoch: int, epochs: int, warmup: int) -> float:
     return 0.5 * (1 + math.cos(math.pi * (epoch - warmup) / (epochs - warmup)))
 
 
-def _optimizer(model: nn.Module, spec: TeacherSpec) -> torch.optim.Optimizer:
-    recipe = spec.recipe
+def _optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     if recipe.optimizer == "sgd":
         return torch.optim.SGD(
             model.parameters(), lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay
@@ -112,19 +118,25 @@ def _optimizer(model: nn.Module, spec: TeacherSpec) -> torch.optim.Optimizer:
 
 
 def _epoch(
-    model: nn.Module, optimizer: torch.optim.Optimizer, spec: TeacherSpec, crops: Crops, labels: Tensor, epoch: int
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    spec: TeacherSpec,
+    recipe: Recipe,
+    crops: Crops,
+    labels: Tensor,
+    epoch: int,
 ) -> float:
-    """One pass over the training images in a keyed order, without the last incomplete batch; the mean loss."""
+    """One pass over the training images in a keyed order; the mean loss. A last batch of one image is left out."""
     model.train()
-    count, batch = len(labels), spec.recipe.batch
+    count, batch = len(labels), recipe.batch
     order = permutation("squeeze-order", spec.seed, epoch, count)
     draws = uniforms("squeeze-crop", spec.seed, epoch, count, CROP_WIDTH + 1)
-    starts = range(0, max(count - batch, 0) + 1, batch)
+    starts = range(0, count - (count % batch == 1), batch)
     requests = [
         CropRequest(order[i : i + batch], draws[i : i + batch, :CROP_WIDTH], draws[i : i + batch, -1] < spec.flip)
         for i in starts
     ]
-    source = crops.batches(requests) if spec.recipe.crop == "resized" else crops.padded(requests, spec.recipe.padding)
+    source = crops.batches(requests) if recipe.crop == "resized" else crops.padded(requests, recipe.padding)
     total = torch.zeros((), device=labels.device)
     for request, pixels in zip(requests, source, strict=True):
         x = normalize(pixels, spec.mean, spec.std)
@@ -135,5 +147,5 @@ def _epoch(
         total += loss.detach()
     mean = float(total) / len(requests)
     if not np.isfinite(mean):
-        raise UserError(f"the teacher's loss is {mean} in epoch {epoch}; lower recipe.lr ({spec.recipe.lr:g})")
+        raise UserError(f"the teacher's loss is {mean} in epoch {epoch}; lower recipe.lr ({recipe.lr:g})")
     return mean

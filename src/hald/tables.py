@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from hald.errors import UserError
 from hald.files import read_json, write_text
 from hald.specs.table import TableSpec
 
@@ -29,13 +30,22 @@ def cell_rows(table: TableSpec, folders: dict[str, Path]) -> pd.DataFrame:
     rows = []
     for cell in table.cells:
         records = [
-            read_json(path)
+            read_record(path)
             for seed in range(table.seeds)
             if (path := folders[cell.run] / f"seed-{seed}.json").is_file()
         ]
         place = dict(zip(table.rows + table.columns, cell.row + cell.column, strict=True))
         rows.append(place | _summary(records) | {"seeds_planned": table.seeds, "run": folders[cell.run].name})
     return pd.DataFrame(rows)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """One result record, or a message that names the broken file."""
+    try:
+        record = read_json(path)
+        return {name: record[name] for name in ("top1", "top5", "label_bytes", "slc_effective")}
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path} is not a whole result record ({error}); remove it and run again") from error
 
 
 def _summary(records: list[dict[str, Any]]) -> dict[str, Any]:

@@ -27,7 +27,8 @@ class View:
     flip: NDArray[np.bool_]  # (N,)
     partner: Ints  # (N,) position inside the batch whose pixels fill the rectangle
     lam: Floats  # (NB,) share drawn for each batch, before clipping
-    cut: Ints  # (NB, 4) rectangle top, left, bottom, right in output pixels; empty: no mixing
+    cut: Ints  # (NB, 4) CutMix rectangle top, left, bottom, right in output pixels; empty: none
+    mix: str = "cutmix"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class ViewSettings:
     scale: Range
     ratio: Range
     flip: float
-    mix: str  # cutmix or none
+    mix: str  # cutmix, mixup or none
     mix_alpha: float
 
 
@@ -58,8 +59,10 @@ def draw_view(settings: ViewSettings, view: int) -> View:
     tail = s.count % s.batch
     if tail:  # a short last batch permutes among its own
         partner[-tail:] = np.argsort(mixes[-1, 3 : 3 + tail])
+    if s.mix != "cutmix":
+        cut = np.zeros_like(cut)
     if s.mix == "none":
-        cut, lam = np.zeros_like(cut), np.ones_like(lam)
+        lam = np.ones_like(lam)
     return View(
         image=permutation("order", s.seed, view, s.count),
         box=crop_boxes(crops[:, :CROP_WIDTH], *s.source, s.scale, s.ratio),
@@ -67,6 +70,7 @@ def draw_view(settings: ViewSettings, view: int) -> View:
         partner=partner,
         lam=lam,
         cut=cut,
+        mix=s.mix,
     )
 
 
@@ -146,6 +150,12 @@ def cutmix(x: Tensor, partner: Tensor, cut: Tensor) -> Tensor:
     return torch.where(mask, x[partner], x)
 
 
+def mixup(x: Tensor, partner: Tensor, lam: Tensor) -> Tensor:
+    """Each image blended with its partner: lam x + (1 - lam) x[partner]. x (B, C, S, S), partner (B,), lam (B,)."""
+    share = lam[:, None, None, None]
+    return share * x + (1 - share) * x[partner]
+
+
 def render_batches(images: Tensor, view: View, rows: Ints, batch: Ints, size: int) -> Tensor:
     """Mixed crops of whole stored batches: row `rows[i]` of the view, in batch `batch[i]`: (n, C, size, size).
 
@@ -156,7 +166,12 @@ def render_batches(images: Tensor, view: View, rows: Ints, batch: Ints, size: in
     first = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))
     parts = (view.image[rows], view.box[rows], view.flip[rows], first + view.partner[rows], view.cut[batch])
     chosen, box, flip, partner, cut = (torch.from_numpy(part).to(images.device, non_blocking=True) for part in parts)
-    return cutmix(render(images[chosen], box, flip, size), partner, cut)
+    x = render(images[chosen], box, flip, size)
+    return mixup(x, partner, _tensor(view.lam[batch], x)) if view.mix == "mixup" else cutmix(x, partner, cut)
+
+
+def _tensor(values: Floats, like: Tensor) -> Tensor:
+    return torch.from_numpy(values).to(like.device, like.dtype)
 
 
 def normalize(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:

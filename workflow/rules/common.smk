@@ -1,5 +1,7 @@
 # The plan of this run, and the names that more than one rule file uses. Jobs of this run read the same frozen plan.
 
+import os
+
 import hald.plan
 from hald.errors import UserError
 from hald.plan.jobs import RuleJobs
@@ -10,7 +12,7 @@ try:
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
-JOBS = RuleJobs(PLAN)
+JOBS = RuleJobs(PLAN, os.environ["HALD_PLAN"])
 RESULTS = PLAN.results
 STORES = PLAN.stores
 LOGS = f"{PLAN.results}/logs"
@@ -33,11 +35,12 @@ wildcard_constraints:
 
 
 def preflight(workflow):
-    """Look at every dataset that this run will use before its first job starts."""
-    from hald.data.preflight import check_datasets
+    """Look at every dataset and weights file that this run will use before its first job starts."""
+    from hald.data.preflight import check_datasets, check_networks
 
     work = [job.params.work for job in workflow.dag.needrun_jobs() if "work" in job.params.keys()]
     try:
         check_datasets(PLAN, {entry["dataset_key"] for entry in work if "dataset_key" in entry})
+        check_networks(entry["spec"] for entry in work if entry["stage"] in ("squeeze", "evaluate"))
     except UserError as error:
         raise WorkflowError(str(error)) from None

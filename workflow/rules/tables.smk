@@ -9,6 +9,7 @@ rule table:
     input:
         JOBS.table_inputs,
     output:
+        f"{RESULTS}/.plan/tables/{{table}}.json",
         multiext(f"{RESULTS}/tables/{{table}}", ".csv", ".md", ".tex", ".html"),
     log:
         f"{LOGS}/table/{{table}}.log",

@@ -6,7 +6,7 @@ from hald.jobs import job
 
 with job(snakemake) as work:
     from hald.device import setup
-    from hald.specs.base import from_dict
+    from hald.specs.base import Identity, from_dict
     from hald.specs.run import RunSpec
     from hald.train.run import Places, evaluate
 
@@ -17,4 +17,4 @@ with job(snakemake) as work:
         records=Path(work["records"]),
         partial=Path(work["partial"]),
     )
-    evaluate(spec, work["seeds"], places, setup(spec.threads))
+    evaluate(spec, work["seeds"], places, setup(spec.threads), Identity(work["key"], work["code"]))

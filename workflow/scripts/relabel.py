@@ -7,14 +7,15 @@ from hald.jobs import job
 with job(snakemake) as work:
     from hald.device import setup
     from hald.labels.relabel import Places, relabel
-    from hald.specs.base import from_dict
+    from hald.specs.base import Identity, from_dict
     from hald.specs.labels import LabelsSpec
 
     spec = from_dict(LabelsSpec, work["spec"])
     places = Places(
         images=Path(work["images"]),
-        teacher=Path(work["teacher"]),
+        teachers=[Path(folder) for folder in work["teachers"]],
         store=Path(work["store"]),
     )
     first, last = work["views"]
-    relabel(spec, places, range(first, last + 1), work["floor"], setup(spec.threads))
+    identity = Identity(work["key"], work["code"])
+    relabel(spec, places, range(first, last + 1), work["floor"], setup(spec.threads), identity)

@@ -8,7 +8,7 @@ with job(snakemake) as work:
     from hald.device import setup
     from hald.specs.base import from_dict
     from hald.specs.images import ImagesSpec
-    from hald.synthesis.imageset import Places, Resources
+    from hald.synthesis.build import Places, Resources
     from hald.synthesis.methods import synthesize
 
     spec = from_dict(ImagesSpec, work["spec"])

@@ -1,5 +1,6 @@
 """Random crops of real training images, batch by batch: rendered on the device, or decoded by workers."""
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from hald.data.reader import Split
 from hald.draws import Floats, Ints
 from hald.errors import UserError
-from hald.views import CROP_WIDTH, Range, crop_boxes, render
+from hald.views import Range, crop_boxes, render
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,13 @@ class Crops:
         if self.split.pixels is not None:
             yield from (self._rendered(request) for request in requests)
             return
-        loader = DataLoader(_Requests(self, requests), batch_size=None, num_workers=self.workers)
-        for pixels in loader:
-            yield pixels.to(self.device, non_blocking=True).to(torch.float32).div_(255)
+        self.split.warm()
+        workers = min(self.workers, os.cpu_count() or 1)
+        try:
+            for pixels in DataLoader(_Requests(self, requests), batch_size=None, num_workers=workers):
+                yield pixels.to(self.device, non_blocking=True).to(torch.float32).div_(255)
+        except UserError as error:  # torch wraps a worker's message in its traceback
+            raise UserError(str(error).rpartition("UserError: ")[2].strip()) from None
 
     def _rendered(self, request: CropRequest) -> Tensor:
         pixels = self.split.pixels
@@ -95,6 +100,3 @@ class _Requests(Dataset[Tensor]):
 
     def __getitem__(self, i: int) -> Tensor:
         return self.crops.decoded(self.requests[i])
-
-
-__all__ = ["CROP_WIDTH", "CropRequest", "Crops"]

@@ -4,6 +4,7 @@ Images that all have the input size are packed into one uint8 array. Others (`re
 indexed where they lie, parquet bytes are copied once into one blob, and training decodes them with workers.
 """
 
+import functools
 import hashlib
 import shutil
 from collections.abc import Iterator
@@ -14,17 +15,20 @@ import numpy as np
 from PIL import Image
 
 from hald.data.decode import Pixels, decode, evaluation_image
-from hald.data.sources import SOURCES, RawData, RawSplit
+from hald.data.raw import RawData, RawSplit
 from hald.draws import Ints
 from hald.errors import UserError
 from hald.files import publish_dir, write_json
 from hald.jobs import Progress
 from hald.specs.dataset import DatasetSpec
 
+DECODE_ALL = 4 * 10**9  # bytes of image files up to which every one is decoded once, to find broken ones early
+END_MARKS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
 
-def prepare(spec: DatasetSpec, target: Path, partial: Path, workers: int = 4) -> None:
-    """Read, check and pack a dataset into `target` (manifest.json and arrays)."""
-    raw = select_classes(SOURCES[spec.source](spec), spec)
+
+def prepare(spec: DatasetSpec, raw: RawData, target: Path, partial: Path, workers: int = 4) -> None:
+    """Check and pack what a reader found into `target` (manifest.json and arrays)."""
+    raw = select_classes(raw, spec)
     require_counts(spec, raw.classes, raw.train.labels)
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
@@ -40,6 +44,7 @@ def prepare(spec: DatasetSpec, target: Path, partial: Path, workers: int = 4) ->
     manifest = {
         "format": 1,
         "name": spec.name,
+        "root": spec.root,
         "classes": raw.classes,
         "size": spec.size,
         "train": {"count": len(raw.train.labels), "per_class": counts[0], "storage": storage},
@@ -114,22 +119,22 @@ def _prepared(split: RawSplit, spec: DatasetSpec, workers: int, what: str) -> It
 
 
 def _store_encoded(split: RawSplit, partial: Path, digest: "hashlib._Hash", workers: int) -> str:
-    """Index encoded training images: paths of files, or a blob of bytes with offsets. Each one is checked."""
-    items = [split.read(i) for i in range(min(1, len(split.labels)))]
+    """Index encoded training images: paths of files, or a blob of bytes. Each one is checked."""
+    items = (split.read(i) for i in range(len(split.labels)))
     progress = Progress(len(split.labels), "training images checked")
-    if isinstance(items[0], Path):
-        paths = [str(split.read(i)) for i in range(len(split.labels))]
+    if isinstance(split.read(0), Path):
+        paths = [str(item) for item in items]
+        small = sum(Path(path).stat().st_size for path in paths) < DECODE_ALL
         with ThreadPoolExecutor(max(workers, 1)) as pool:
-            for path, size in zip(paths, pool.map(_checked_size, paths), strict=True):
+            for path, size in zip(paths, pool.map(functools.partial(_check_file, decoded=small), paths), strict=True):
                 digest.update(f"{'/'.join(Path(path).parts[-2:])}:{size}\n".encode())
                 progress.step()
         write_json(partial / "train_files.json", paths)
         return "files"
     offsets = np.zeros(len(split.labels) + 1, dtype=np.int64)
     with (partial / "train.blob").open("wb") as blob:
-        for i in range(len(split.labels)):
-            content = split.read(i)
-            assert isinstance(content, bytes)
+        for i, content in enumerate(items):
+            assert isinstance(content, bytes), "the plan refuses `resize` for sources that decode themselves"
             decode(content, split.name(i))
             digest.update(content)
             offsets[i + 1] = offsets[i] + blob.write(content)
@@ -138,19 +143,20 @@ def _store_encoded(split: RawSplit, partial: Path, digest: "hashlib._Hash", work
     return "blob"
 
 
-def _checked_size(path: str) -> int:
-    """Bytes of an image file whose header can be read and whose end is there (JPEG); decoding checks the rest."""
+def _check_file(path: str, decoded: bool) -> int:
+    """Bytes of an image file that can be decoded or, unless `decoded`, whose header and end mark are there."""
     size = Path(path).stat().st_size
+    if decoded:
+        decode(Path(path), path)
+        return size
     try:
         with Image.open(path) as image:
-            kind = image.format
+            mark = END_MARKS.get(str(image.format), b"")
         with Path(path).open("rb") as handle:
-            handle.seek(max(size - 64, 0))
-            whole = kind != "JPEG" or b"\xff\xd9" in handle.read()
+            handle.seek(max(size - 4096, 0))
+            whole = mark in handle.read()
     except Exception as error:
         raise UserError(f"cannot read image {path}: {error}. Replace or remove it, then run again") from error
     if not whole:
-        raise UserError(
-            f"image {path} is cut off ({size} bytes, no JPEG end mark). Replace or remove it, then run again"
-        )
+        raise UserError(f"image {path} is cut off ({size} bytes, no end mark). Replace or remove it, then run again")
     return size

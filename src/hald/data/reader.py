@@ -51,6 +51,10 @@ class Split:
         blob, offsets = self._blob
         return decode(blob[offsets[i] : offsets[i + 1]].tobytes(), f"{self.name} image {i}")
 
+    def warm(self) -> None:
+        """Open indices once, before worker processes are forked."""
+        _ = self.pixels if self.storage == "packed" else self._files if self.storage == "files" else self._blob
+
     def of_class(self, label: int) -> Ints:
         """Indices of the images of one class, in file order."""
         return np.flatnonzero(self.labels == label)

@@ -1,73 +1,120 @@
-"""Relabel: the teacher's logits for every crop of every view, stored batch by stored batch."""
+"""Relabel: the teachers' logits for every crop of every view, stored batch by stored batch."""
 
 import contextlib
-import importlib.metadata
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hald.errors import UserError
-from hald.files import read_json
 from hald.jobs import Progress, StopRequest, log, write_timing
+from hald.labels.codec import Logits
 from hald.labels.store import FORMAT, Header, LabelStore, create_store
 from hald.models.bn import batch_statistics
-from hald.provenance import require_same_classes
-from hald.specs.base import from_dict, to_dict
+from hald.provenance import require_same_data, versions
+from hald.specs.base import Identity, from_dict, to_dict
 from hald.specs.labels import LabelsSpec
 from hald.synthesis.imageset import open_set
 from hald.teacher import load_teacher
 from hald.views import View, ViewSettings, draw_view, normalize, render_batches
 
 FORWARD = 512  # crops per forward pass, in whole stored batches
+WAIT = 2.0  # seconds between looks at a view that another writer has claimed
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where labels come from and go to. Images and teacher are only looked at to make a store that is not there."""
+    """Where labels come from and go to. Images and teachers are only looked at to make a store that is not there."""
 
     images: Path
-    teacher: Path
+    teachers: list[Path]
     store: Path
 
 
-def relabel(spec: LabelsSpec, places: Places, views: range, floor: float, device: torch.device) -> None:
+@dataclass(frozen=True)
+class LabelTeacher:
+    """A network, the weight of its logits, and the statistics it is fed with."""
+
+    model: nn.Module
+    weight: float
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+def relabel(
+    spec: LabelsSpec, places: Places, views: range, floor: float, device: torch.device, identity: Identity
+) -> None:
     """Compute those of `views` that the store does not have yet, making the store first where needed."""
     start = time.monotonic()
     if not (places.store / "zarr.json").is_file():
-        _make_store(spec, places, floor, device)
+        make_store(spec, places, floor, device, identity)
     store = LabelStore(places.store)
     missing = [view for view in views if not store.has(view)]
+    for view in set(views) - set(missing):
+        store.claim(view).path.unlink(missing_ok=True)  # of a writer that died between marker and release
     log.info("%d of views %d-%d to compute, %d crops each", len(missing), views.start, views.stop - 1, spec.count)
-    teacher, record = load_teacher(places.store / "teacher", store.header.classes, 0.0, device)
-    settings = from_dict(ViewSettings, store.header.view_settings)
-    images = torch.from_numpy(store.images()).to(device)
+    labeller = Labeller(store, device)
     progress = Progress(len(missing), "views")
+    computed = 0
     with StopRequest() as stop:
-        for view in missing:
-            drawn = draw_view(settings, view)
-            logits = label_view(teacher, images, drawn, spec, (record["mean"], record["std"]))
-            store.write(view, drawn, logits)
-            progress.step()
-            stop.check()
+        waiting = missing
+        while waiting:
+            before = len(waiting)
+            for view in list(waiting):
+                computed += labeller.compute(view)
+                if store.has(view):
+                    waiting.remove(view)
+                    progress.step()
+                if waiting:
+                    stop.check()
+            if waiting and len(waiting) == before:
+                time.sleep(WAIT)
     kind, crops = spec.effort
-    timing = places.store / "timings" / f"{views.start:05d}.json"
-    write_timing(timing, time.monotonic() - start, device.type, kind, crops * len(missing))
+    timing = places.store / "timings" / f"{time.time_ns()}.json"
+    write_timing(timing, time.monotonic() - start, device.type, kind, crops * computed)
 
 
-def _make_store(spec: LabelsSpec, places: Places, floor: float, device: torch.device) -> None:
-    """A new store with copies of its images and its teacher, after checking that they belong together."""
+class Labeller:
+    """A store's own teachers and images on a device, ready to label its views."""
+
+    def __init__(self, store: LabelStore, device: torch.device) -> None:
+        self.store = store
+        self.spec = from_dict(LabelsSpec, store.header.spec)
+        self.settings = from_dict(ViewSettings, store.header.view_settings)
+        self.images = torch.from_numpy(store.images()).to(device)
+        self.teachers = []
+        for number, weight in enumerate(self.spec.weights):
+            model, record = load_teacher(store.folder / "teachers" / str(number), store.header.classes, 0.0, device)
+            self.teachers.append(LabelTeacher(model, weight, record["mean"], record["std"]))
+
+    def compute(self, view: int) -> bool:
+        """Compute and store a view, unless it is there or another writer is at it; whether we did."""
+        with self.store.claim(view) as claim:
+            if not claim.granted:
+                log.info("view %d is being computed by %s; waiting for it", view, claim.holder())
+                return False
+            if self.store.has(view):
+                return False
+            drawn = draw_view(self.settings, view)
+            self.store.write(view, drawn, self.logits(drawn))
+            return True
+
+    def logits(self, drawn: View) -> Logits:
+        """The weighted sum of the teachers' logits for one view, (N, C) float32."""
+        return label_view(self.teachers, self.images, drawn, self.spec)
+
+
+def make_store(spec: LabelsSpec, places: Places, floor: float, device: torch.device, identity: Identity) -> None:
+    """A new store with copies of its images and its teachers, after checking that they belong together."""
     images = open_set(places.images)
-    teacher = read_json(places.teacher / "teacher.json")
-    require_same_classes(
-        teacher["classes"], f"teacher {places.teacher}", images.classes, f"image set {places.images}",
-        "Make the image set with this teacher's dataset.",
-    )  # fmt: skip
-    load_teacher(places.teacher, images.classes, floor, device)
+    records = []
+    for folder in places.teachers:
+        _, record = load_teacher(folder, images.classes, floor, device)
+        require_same_data(record["dataset_digest"], f"teacher {folder}", images.dataset_digest, str(places.images))
+        records.append({name: record[name] for name in ("arch", "sha256", "top1", "mean", "std")})
     pixels = images.images()
     if len(pixels) != spec.count:
         raise UserError(f"image set {places.images} has {len(pixels)} images, the plan expects {spec.count}; remove it")
@@ -85,29 +132,32 @@ def _make_store(spec: LabelsSpec, places: Places, floor: float, device: torch.de
     )
     header = Header(
         format=FORMAT,
+        key=identity.key,
+        code=identity.code,
         classes=images.classes,
         count=spec.count,
         batch=spec.batch,
         size=spec.size,
         codec=spec.codec,
+        top_k=spec.top_k,
         images_digest=images.digest,
+        dataset_digest=images.dataset_digest,
         spec=to_dict(spec),
         view_settings=asdict(settings),
-        teacher={name: teacher[name] for name in ("arch", "sha256", "top1", "mean", "std")},
-        versions={name: importlib.metadata.version(name) for name in ("torch", "zarr", "numpy")},
+        teachers=records,
+        versions=library_versions(),
     )
-    create_store(places.store, header, places.images, places.teacher)
+    create_store(places.store, header, places.images, places.teachers)
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of the libraries that labels and bytes depend on."""
+    return versions("torch", "zarr", "numpy", "numcodecs", "pcodec")
 
 
 @torch.inference_mode()
-def label_view(
-    teacher: nn.Module,
-    images: Tensor,
-    drawn: View,
-    spec: LabelsSpec,
-    statistics: tuple[tuple[float, ...], tuple[float, ...]],
-) -> NDArray[np.float32]:
-    """The teacher's logits (N, C) for one view. Whole stored batches share a forward pass, a short one goes alone."""
+def label_view(teachers: list[LabelTeacher], images: Tensor, drawn: View, spec: LabelsSpec) -> Logits:
+    """The teachers' logits (N, C) for one view. Whole stored batches share a forward pass, a short one goes alone."""
     whole = spec.count // spec.batch * spec.batch
     step = max(FORWARD // spec.batch, 1) * spec.batch
     bounds = [(i, min(i + step, whole)) for i in range(0, whole, step)]
@@ -116,8 +166,16 @@ def label_view(
     parts = []
     for first, last in bounds:
         rows = np.arange(first, last)
-        x = normalize(render_batches(images, drawn, rows, rows // spec.batch, spec.size), *statistics)
-        mode = batch_statistics(teacher, spec.batch) if spec.bn_mode == "batch" else contextlib.nullcontext()
-        with mode:
-            parts.append(teacher(x).float().cpu())
+        pixels = render_batches(images, drawn, rows, rows // spec.batch, spec.size)
+        parts.append(sum_logits(teachers, pixels, spec).cpu())
     return torch.cat(parts).numpy()
+
+
+def sum_logits(teachers: list[LabelTeacher], pixels: Tensor, spec: LabelsSpec) -> Tensor:
+    """Weighted sum of the teachers' logits for whole stored batches, each with its own BN statistics in batch mode."""
+    groups = max(len(pixels) // spec.batch, 1)
+    total = torch.zeros((), device=pixels.device)
+    for teacher in teachers:
+        with batch_statistics(teacher.model, groups) if spec.bn_mode == "batch" else contextlib.nullcontext():
+            total = total + teacher.weight * teacher.model(normalize(pixels, teacher.mean, teacher.std)).float()
+    return total

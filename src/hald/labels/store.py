@@ -1,13 +1,17 @@
-"""The soft-label store: one Zarr group that holds images, teacher, views and labels, and grows view by view.
+"""The soft-label store: one Zarr group that holds images, teachers, views and labels, and grows view by view.
 
 A store is made in one rename and never changes but by new views. A view is whole when its marker is there: the marker
 is written last and carries the sizes and hashes of the view's files. Readers use marked views only; the writer refuses
-to touch one. Array lengths are fixed and large, because only written shards take space; markers say how many there are.
+to touch one. Array lengths are fixed and large, because only written files take space; markers say how many views
+there are.
 """
 
+import errno
 import os
 import shutil
 import uuid
+import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,17 +20,22 @@ import numpy as np
 import zarr
 from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
+from zarr.codecs.numcodecs import PCodec
+from zarr.errors import ZarrUserWarning
 
-from hald.draws import Ints
 from hald.errors import UserError
 from hald.files import array_digest, file_digest, fsync_dir, link_tree, publish_dir, read_json, write_json
-from hald.labels.codec import encode_u8
+from hald.labels.claim import Claim
+from hald.labels.codec import CODECS, Arrays, Codec, Logits
 from hald.provenance import require_same_classes
 from hald.views import View
 
 FORMAT = 1
 MAX_VIEWS = 65536
-Array = NDArray[Any]
+GEOMETRY = ("image", "box", "flip", "partner", "lam", "cut")
+
+# pcodec is no part of the Zarr 3 specification; only codec i16 uses it, and it says so in its documentation
+warnings.filterwarnings("ignore", category=ZarrUserWarning, message="Numcodecs codecs are not in the Zarr")
 
 
 @dataclass(frozen=True)
@@ -34,15 +43,19 @@ class Header:
     """What a store is about; kept as the group's attributes."""
 
     format: int
+    key: str
+    code: str  # digest of the code that made it
     classes: list[str]
     count: int  # images
     batch: int
     size: int
     codec: str
+    top_k: int
     images_digest: str
+    dataset_digest: str  # of the real data that images and teachers come from
     spec: dict[str, Any]
     view_settings: dict[str, Any]
-    teacher: dict[str, Any]
+    teachers: list[dict[str, Any]]
     versions: dict[str, str]
 
     @property
@@ -51,43 +64,62 @@ class Header:
         return -(-self.count // self.batch)
 
 
-def create_store(folder: Path, header: Header, images: Path, teacher: Path) -> None:
-    """Make an empty store with its images (the array of an image set) and teacher (a folder) in it, in one step."""
+def create_store(folder: Path, header: Header, images: Path, teachers: list[Path]) -> None:
+    """Make an empty store with its images (the array of an image set) and teachers (folders) in it, in one step."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
     building = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
     try:
         group = zarr.create_group(building, attributes=asdict(header))
-        for name, (shape, dtype, chunks, shards) in _layout(header).items():
+        for name, entry in _layout(header).items():
+            serializer = {"serializer": PCodec(level=8)} if entry.dtype == "int16" else {}
             group.create_array(
                 name,
-                shape=shape,
-                dtype=dtype,
-                chunks=chunks,
-                shards=shards,
-                fill_value=np.nan if name == "scale" else 0,
+                shape=entry.shape,
+                dtype=entry.dtype,
+                chunks=entry.chunk,
+                shards=entry.shard,
+                fill_value=np.nan if entry.dtype.startswith("float") else 0,
                 compressors=ZstdCodec(level=3, checksum=True),
-                config={"write_empty_chunks": True},
+                **serializer,  # type: ignore[arg-type]
             )
         link_tree(images / "images", building / "images")
-        link_tree(teacher, building / "teacher")
+        for number, teacher in enumerate(teachers):
+            link_tree(teacher, building / "teachers" / str(number))
         publish_dir(building, folder, "zarr.json")
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _layout(header: Header) -> dict[str, tuple[tuple[int, ...], str, tuple[int, ...], tuple[int, ...] | None]]:
-    """Array name -> shape, dtype, chunk, shard. A view is exactly one file of each array."""
-    n, c, batches = header.count, len(header.classes), header.batches
+@dataclass(frozen=True)
+class _Entry:
+    """One array: a view is exactly one file of it."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    chunk: tuple[int, ...]
+    shard: tuple[int, ...] | None = None
+
+
+def _layout(header: Header) -> dict[str, _Entry]:
+    """All arrays by name. Wide ones are sharded: a reader may fetch some hundred rows of a view at a time."""
+    n, batches = header.count, header.batches
     rows = header.batch * max(1, min(384 // header.batch, batches))
     shard = -(-n // rows) * rows
-    return {
-        "q": ((MAX_VIEWS, n, c), "uint8", (1, rows, c), (1, shard, c)),
-        "scale": ((MAX_VIEWS, n), "float32", (1, n), None),
-        "image": ((MAX_VIEWS, n), "uint32", (1, n), None),
-        "flip": ((MAX_VIEWS, n), "uint8", (1, n), None),
-        "partner": ((MAX_VIEWS, n), "uint16", (1, n), None),
-        "box": ((MAX_VIEWS, n, 4), "uint16", (1, n, 4), None),
-        "lam": ((MAX_VIEWS, batches), "float64", (1, batches), None),
-        "cut": ((MAX_VIEWS, batches, 4), "uint16", (1, batches, 4), None),
+    codec = CODECS[header.codec]
+    width = codec.width(len(header.classes), header.top_k)
+    entries = {
+        name: _Entry((MAX_VIEWS, n), dtype, (1, n))
+        if name == "scale"
+        else _Entry((MAX_VIEWS, n, width), dtype, (1, rows, width), (1, shard, width))
+        for name, dtype in codec.dtypes.items()
+    }
+    return entries | {
+        "image": _Entry((MAX_VIEWS, n), "uint32", (1, n)),
+        "flip": _Entry((MAX_VIEWS, n), "uint8", (1, n)),
+        "partner": _Entry((MAX_VIEWS, n), "uint16", (1, n)),
+        "box": _Entry((MAX_VIEWS, n, 4), "uint16", (1, n, 4)),
+        "lam": _Entry((MAX_VIEWS, batches), "float64", (1, batches)),
+        "cut": _Entry((MAX_VIEWS, batches, 4), "uint16", (1, batches, 4)),
     }
 
 
@@ -98,11 +130,19 @@ class LabelStore:
         if not (folder / "zarr.json").is_file():
             raise UserError(f"there is no label store at {folder}; make it with `snakemake {folder}/views/00000.json`")
         self.folder = folder
-        self.group = zarr.open_group(folder, mode="r+")
+        self.group = zarr.open_group(folder, mode="r+" if os.access(folder, os.W_OK) else "r")
         attributes = dict(self.group.attrs)
-        if attributes.get("format") != FORMAT:
-            raise UserError(f"label store {folder} has format {attributes.get('format')}, this version reads {FORMAT}")
+        found = attributes.get("format")
+        if found != FORMAT:
+            newer = isinstance(found, int) and found > FORMAT
+            remedy = "update this package" if newer else "remove it and run again"
+            raise UserError(f"label store {folder} has format {found}, this version reads {FORMAT}; {remedy}")
         self.header = Header(**attributes)  # type: ignore[arg-type]
+
+    @property
+    def codec(self) -> Codec:
+        """How labels are stored here."""
+        return CODECS[self.header.codec]
 
     def array(self, name: str) -> "zarr.Array[Any]":
         """One of the store's arrays."""
@@ -112,9 +152,11 @@ class LabelStore:
 
     def images(self) -> NDArray[np.uint8]:
         """The distilled images, (N, 3, S, S) uint8, checked against the header's digest."""
-        images = np.asarray(self.array("images")[:], dtype=np.uint8)
-        found = array_digest(images)
-        if found != self.header.images_digest:
+        try:
+            images = np.asarray(self.array("images")[:], dtype=np.uint8)
+        except Exception as error:  # a codec's checksum failed, or files are gone
+            raise UserError(f"label store {self.folder}: its images are damaged ({error}); remove the store") from error
+        if array_digest(images) != self.header.images_digest:
             raise UserError(
                 f"the images in label store {self.folder} are not those its labels were made for; remove the store"
             )
@@ -128,79 +170,103 @@ class LabelStore:
         """Whether a view is whole."""
         return self.marker(view).is_file()
 
-    def write(self, view: int, drawn: View, logits: NDArray[np.float32]) -> None:
-        """Add one view: its arrays first, its marker last. A marked view is never touched."""
+    def views(self) -> list[int]:
+        """The whole views, in order."""
+        return sorted(int(path.stem) for path in (self.folder / "views").glob("?????.json"))
+
+    def claim(self, view: int) -> Claim:
+        """The right to write a view, if nobody else has it."""
+        return Claim(self.folder / "claims" / f"{view:05d}.json")
+
+    def write(self, view: int, drawn: View, logits: Logits) -> None:
+        """Add one view, whose claim the caller holds: arrays first, marker last. A marked view is never touched."""
         if self.has(view):
             raise UserError(
                 f"view {view} of {self.folder} is complete and is not written again; remove the store to start over"
             )
-        q, scale = encode_u8(logits)
-        content: dict[str, Array] = {
-            "q": q,
-            "scale": scale,
-            "image": drawn.image,
-            "flip": drawn.flip,
-            "partner": drawn.partner,
-            "box": drawn.box,
-            "lam": drawn.lam,
-            "cut": drawn.cut,
-        }
-        for name, data in content.items():
-            self.array(name).with_config({"write_empty_chunks": True})[view] = data
-        files = {}
-        for name in content:
-            path = self._file(name, view)
-            _fsync(path)
-            files[name] = {"bytes": path.stat().st_size, "sha256": file_digest(path)}
-        write_json(self.marker(view), {"format": FORMAT, "view": view, "files": files})
+        if not np.isfinite(logits).all():
+            row = int(np.flatnonzero(~np.isfinite(logits).all(axis=1))[0])
+            raise UserError(
+                f"the teacher's logits for crop {row} of view {view} are not finite; is the teacher broken?"
+            )
+        content: Arrays = self.codec.encode(logits, self.header.top_k)
+        content |= {name: getattr(drawn, name) for name in GEOMETRY}
+        try:
+            for name, data in content.items():
+                shutil.rmtree(self.file(name, view).parent, ignore_errors=True)  # what a killed writer left
+                self.array(name).with_config({"write_empty_chunks": True})[view] = data
+            files = {name: self._sealed(name, view) for name in content}
+            write_json(self.marker(view), {"format": FORMAT, "view": view, "files": files})
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise UserError(
+                    f"the disk of {self.folder} is full: view {view} was not kept, the views before it are safe. "
+                    f"Free some space and run again"
+                ) from error
+            raise
 
-    def _file(self, name: str, view: int) -> Path:
+    def _sealed(self, name: str, view: int) -> dict[str, Any]:
+        """Flush a view's file of one array to the disk; its size and hash."""
+        path = self.file(name, view)
+        with path.open("rb") as handle:
+            os.fsync(handle.fileno())
+        fsync_dir(path.parent)
+        return {"bytes": path.stat().st_size, "sha256": file_digest(path)}
+
+    def file(self, name: str, view: int) -> Path:
         """The one file that holds an array's part of a view."""
-        dimensions = self.array(name).ndim
-        return self.folder / name / "c" / "/".join([str(view)] + ["0"] * (dimensions - 1))
+        return self.folder / name / "c" / "/".join([str(view)] + ["0"] * (self.array(name).ndim - 1))
 
-    def check(self, view: int) -> None:
-        """Refuse a view that is not marked, or whose files do not have the marked sizes."""
+    def marked_files(self, view: int) -> dict[str, dict[str, Any]]:
+        """Sizes and hashes that a view's marker states, by array."""
         if not self.has(view):
             raise UserError(
                 f"view {view} of label store {self.folder} is not complete; run `snakemake {self.marker(view)}`"
             )
-        for name, entry in read_json(self.marker(view))["files"].items():
-            path = self._file(name, view)
+        return dict(read_json(self.marker(view))["files"])
+
+    def check(self, view: int) -> None:
+        """Refuse a view that is not marked, or whose files do not have the marked sizes."""
+        for name, entry in self.marked_files(view).items():
+            path = self.file(name, view)
             size = path.stat().st_size if path.is_file() else -1
             if size != entry["bytes"]:
                 state = "is missing" if size < 0 else f"has {size} bytes instead of {entry['bytes']}"
-                raise UserError(
-                    f"label store {self.folder}: array {name} of view {view} {state}; remove {self.marker(view)} "
-                    f"and run again to compute that view anew"
-                )
+                raise UserError(f"label store {self.folder}: array {name} of view {view} {state}; {self.remedy(view)}")
 
-    def read(self, name: str, views: int) -> Array:
-        """An array's first `views` views; every one of them must be whole."""
+    def remedy(self, view: int) -> str:
+        """What to type to have a bad view computed anew."""
+        return f"remove {self.marker(view)} and run again to compute that view anew"
+
+    def read(self, names: Iterable[str], views: int) -> Arrays:
+        """The first `views` views of some arrays; every view must be whole."""
         for view in range(views):
             self.check(view)
+        return {name: self._read(name, views) for name in names}
+
+    def _read(self, name: str, views: int) -> NDArray[Any]:
         try:
             return np.asarray(self.array(name)[:views])
         except Exception as error:  # a codec's checksum failed
             raise UserError(
-                f"label store {self.folder}: array {name} is damaged ({error}); run `hald labels verify`"
+                f"label store {self.folder}: array {name} is damaged ({error}); "
+                f"`hald labels verify {self.folder}` says where"
             ) from error
+
+    def rows(self, view: int) -> Iterator[tuple[str, NDArray[Any]]]:
+        """The label arrays of one whole view."""
+        self.check(view)
+        for name in self.codec.dtypes:
+            yield name, np.asarray(self.array(name)[view])
 
     def drawn(self, view: int) -> View:
         """The integers of a stored view."""
         self.check(view)
-        parts: dict[str, Ints] = {
-            name: np.asarray(self.array(name)[view]).astype(np.int64) for name in ("image", "box", "partner", "cut")
-        }
-        return View(flip=np.asarray(self.array("flip")[view]) > 0, lam=np.asarray(self.array("lam")[view]), **parts)
+        part = {name: np.asarray(self.array(name)[view]) for name in GEOMETRY}
+        whole = {name: part[name].astype(np.int64) for name in ("image", "box", "partner", "cut")}
+        return View(flip=part["flip"] > 0, lam=part["lam"], mix=self.header.view_settings["mix"], **whole)
 
     def require_classes(self, classes: list[str], name: str) -> None:
         """Refuse to go on with other classes than the labels were made for."""
-        remedy = f"Rebuild the labels: remove {self.folder} and run again."
+        remedy = "Give your dataset another name in the config, so that it gets labels of its own."
         require_same_classes(self.header.classes, f"label store {self.folder}", classes, name, remedy)
-
-
-def _fsync(path: Path) -> None:
-    with path.open("rb") as handle:
-        os.fsync(handle.fileno())
-    fsync_dir(path.parent)

@@ -1,23 +1,26 @@
 """Batch normalisation with the statistics of each stored batch (batch-specific soft labels, BSSL)."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+PLAIN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
 
 @contextlib.contextmanager
-def batch_statistics(model: nn.Module, batch: int) -> Iterator[None]:
-    """Let BN layers, and only they, use the statistics of consecutive groups of `batch` inputs.
+def batch_statistics(model: nn.Module, groups: int) -> Iterator[None]:
+    """Let BN layers, and only they, normalise each of `groups` equal parts of their input by its own mean and variance.
 
-    Several stored batches go through one forward pass, each normalised by its own mean and variance. Dropout stays off
-    and running statistics stay as they are, unlike `model.train()`. Inputs must be whole groups.
+    Several stored batches thus share one forward pass. Dropout stays off and running statistics stay as they are,
+    unlike with `model.train()`.
     """
     layers = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     for layer in layers:
-        layer.forward = _grouped(layer, batch)  # type: ignore[method-assign]
+        layer.forward = _grouped(layer, groups) if type(layer) in PLAIN else _one_by_one(layer, groups)  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
@@ -25,16 +28,32 @@ def batch_statistics(model: nn.Module, batch: int) -> Iterator[None]:
             del layer.forward
 
 
-def _grouped(layer: _BatchNorm, batch: int) -> "type[Tensor]":
+def _grouped(layer: _BatchNorm, groups: int) -> Callable[[Tensor], Tensor]:
+    """All groups at once: every group becomes channels of its own."""
+
     def forward(x: Tensor) -> Tensor:
-        groups = max(len(x) // batch, 1)
-        assert groups == 1 or len(x) == groups * batch, "whole batches only"
         size, channels, space = len(x) // groups, x.shape[1], x.shape[2:]
-        # (groups * size, C, ...) -> (size, groups * C, ...): every group becomes channels of its own
         apart = x.reshape(groups, size, channels, *space).transpose(0, 1).reshape(size, groups * channels, *space)
         weight = None if layer.weight is None else layer.weight.repeat(groups)
         bias = None if layer.bias is None else layer.bias.repeat(groups)
         out = F.batch_norm(apart, None, None, weight, bias, training=True, eps=layer.eps)
         return out.reshape(size, groups, channels, *space).transpose(0, 1).reshape(x.shape)
 
-    return forward  # type: ignore[return-value]
+    return forward
+
+
+def _one_by_one(layer: _BatchNorm, groups: int) -> Callable[[Tensor], Tensor]:
+    """A layer that does more than normalise (timm's BN with activation): its own forward, group by group."""
+    original = layer.forward
+
+    def forward(x: Tensor) -> Tensor:
+        kept = {name: value.clone() for name, value in layer.named_buffers(recurse=False)}
+        layer.training = True
+        try:
+            return torch.cat([original(part) for part in x.chunk(groups)])
+        finally:
+            layer.training = False
+            for name, value in kept.items():
+                getattr(layer, name).copy_(value)
+
+    return forward

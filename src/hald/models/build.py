@@ -66,8 +66,3 @@ def _timm(name: str, classes: int, size: int) -> nn.Module:
 
 
 FAMILIES = {"small": _small, "sre2l": _sre2l, "torchvision": _torchvision, "timm": _timm}
-
-
-def parameters_of(model: nn.Module) -> int:
-    """Number of trainable values."""
-    return sum(parameter.numel() for parameter in model.parameters())

@@ -26,7 +26,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
         else:
             state = dict(torch.load(path, map_location="cpu", weights_only=True))
     except (OSError, SafetensorError, RuntimeError, ValueError, EOFError, KeyError) as error:
-        raise UserError(f"cannot read weights from {path}: {error}") from error
+        raise UserError(f"cannot read weights from {path}: {type(error).__name__} {error}") from error
     except Exception as error:  # the unpickler's own kinds
         raise UserError(
             f"{path} holds more than tensors ({type(error).__name__}) and is not opened; save its state_dict() instead"

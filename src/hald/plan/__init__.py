@@ -12,9 +12,10 @@ from hald.plan.model import Plan
 from hald.provenance import canonical, code_digests
 from hald.specs.base import to_dict
 
-__all__ = ["Plan", "frozen_plan", "make_plan", "missing_blocks"]
+__all__ = ["SOURCE", "Plan", "frozen_plan", "make_plan", "missing_blocks"]
 
 VARIABLE = "HALD_PLAN"
+SOURCE = Path(__file__).parents[2]
 
 
 def make_plan(raw: Mapping[str, Any] | None = None, root: Path = Path()) -> Plan:
@@ -32,9 +33,11 @@ def frozen_plan(raw: Mapping[str, Any], is_main: bool) -> Plan:
     frozen = os.environ.get(VARIABLE)
     if not is_main and frozen and Path(frozen).is_file():
         return Plan.thaw(Path(frozen))
+    # jobs in environments that have no copy of the package (conda) find it here
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(SOURCE), os.environ.get("PYTHONPATH", "")]))
     plan = make_plan(raw)
     digest = hashlib.sha256(canonical(to_dict(plan)).encode()).hexdigest()[:10]
-    path = Path(plan.results, ".plan", f"{digest}.json").absolute()
+    path = Path(plan.results, ".plan", f"{digest}.json")
     if is_main or not path.exists():
         plan.freeze(path)
     os.environ[VARIABLE] = str(path)

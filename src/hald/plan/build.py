@@ -1,8 +1,10 @@
 """Settings -> specs with keys. A pure function: no torch, no Snakemake, no look at what exists already."""
 
+import functools
 import itertools
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,13 +12,13 @@ from hald.errors import UserError
 from hald.files import file_digest
 from hald.plan.config import expand, suggest
 from hald.plan.model import Plan
-from hald.plan.settings import Config, Experiment
+from hald.plan.settings import Config, Dataset, Evaluation, Experiment, Images, Table
 from hald.provenance import key_of
 from hald.specs.dataset import DatasetSpec
-from hald.specs.images import Images, ImagesSpec
+from hald.specs.images import ImagesSpec
 from hald.specs.labels import LabelsSpec
-from hald.specs.run import Evaluation, RunSpec, Stage
-from hald.specs.table import Cell, Table, TableSpec
+from hald.specs.run import RunSpec, Stage
+from hald.specs.table import Cell, TableSpec
 from hald.specs.teacher import TeacherSpec
 
 V = TypeVar("V")
@@ -24,10 +26,12 @@ V = TypeVar("V")
 
 def build(config: Config, experiments: Mapping[str, Experiment], code: Mapping[str, str]) -> Plan:
     """The plan of all experiments together; the same work asked for twice is in it once."""
-    plan = Plan(results=config.results, stores=config.stores, jobs=config.jobs, code=dict(code))
+    plan = Plan(results=expand(config.results), stores=expand(config.stores), jobs=config.jobs, code=dict(code))
     for name, experiment in experiments.items():
         builder = _Builder(plan, config, experiment, f"experiment '{name}'")
         for table_id, table in experiment.tables.items():
+            if not re.fullmatch(r"[\w-]+", table_id):
+                raise UserError(f"table id '{table_id}' becomes a file name: use letters, digits, - and _ only")
             if table_id in plan.tables:
                 raise UserError(
                     f"table '{table_id}' is defined by two of the experiments {list(experiments)}; rename one"
@@ -38,15 +42,16 @@ def build(config: Config, experiments: Mapping[str, Experiment], code: Mapping[s
 
 def stages_of(evaluation: Evaluation, slc: int) -> tuple[Stage, ...]:
     """The stages of an evaluation at one SLC. Soft-hard-soft: [soft // 2, hard, soft - soft // 2] (paper)."""
-    hard = _at_slc(evaluation.hard_epochs, slc)
     kinds = evaluation.order.split("-")
-    if "hard" not in kinds and hard:
-        raise UserError(f"order '{evaluation.order}' has no hard stage, but hard_epochs is {hard}")
-    if "soft" not in kinds:
+    hard = _at_slc(evaluation.hard_epochs, slc)
+    if kinds == ["hard"] and hard == 0:
         hard = evaluation.epochs
     soft = evaluation.epochs - hard
-    if soft < 0 or ("hard" in kinds and hard == 0 and "soft" not in kinds):
-        raise UserError(f"hard_epochs is {hard} at SLC {slc}, but there are only {evaluation.epochs} epochs in all")
+    if (hard > 0) != ("hard" in kinds) or (soft > 0) != ("soft" in kinds):
+        raise UserError(
+            f"order '{evaluation.order}' does not go with {evaluation.epochs} epochs of which {hard} are hard "
+            f"(at SLC {slc}); set hard_epochs between 1 and {evaluation.epochs - 1} for mixed orders, and 0 for 'soft'"
+        )
     budget = {"soft": soft, "hard": hard}
     left = dict(budget)
     stages = []
@@ -54,7 +59,11 @@ def stages_of(evaluation: Evaluation, slc: int) -> tuple[Stage, ...]:
         epochs = left[kind] if kind not in kinds[i + 1 :] else budget[kind] // 2
         left[kind] -= epochs
         stages.append(Stage(kind, epochs))
-    return tuple(stage for stage in stages if stage.epochs)
+    if not all(stage.epochs for stage in stages):
+        raise UserError(
+            f"order '{evaluation.order}' needs at least two epochs of '{kinds[0]}', found {budget[kinds[0]]}"
+        )
+    return tuple(stages)
 
 
 def _at_slc(value: int | dict[int, int], slc: int) -> int:
@@ -79,6 +88,19 @@ def pool_size(labels: LabelsSpec, ipc: int, slc: int, rounding: str) -> int:
     return pool
 
 
+def _once(method: Callable[..., str]) -> Callable[..., str]:
+    """Remember a builder method's answer for each set of arguments: thousands of cells share a few teachers."""
+
+    @functools.wraps(method)
+    def remembered(self: "_Builder", *arguments: Any) -> str:
+        known = (method.__name__, *arguments)
+        if known not in self.memo:
+            self.memo[known] = method(self, *arguments)
+        return self.memo[known]
+
+    return remembered
+
+
 @dataclass(frozen=True)
 class _Builder:
     """Resolves one experiment into `plan`."""
@@ -87,6 +109,7 @@ class _Builder:
     config: Config
     experiment: Experiment
     where: str
+    memo: dict[Any, str] = field(default_factory=dict)
 
     def table(self, table_id: str, table: Table) -> TableSpec:
         fields = {"images": table.images, "ipc": table.ipc, "slc": table.slc, "student": table.students}
@@ -121,14 +144,15 @@ class _Builder:
         labels = self.plan.labels[labels_key]
         pool = pool_size(labels, ipc, slc, protocol.slc_rounding)
         views = -(-pool // labels.batches)
+        if views > MAX_VIEWS:
+            raise UserError(f"{self.where}: SLC {slc} needs {views} label views, a store holds {MAX_VIEWS} at most")
         self.plan.views[labels_key] = max(self.plan.views.get(labels_key, 0), views)
         shared = {name: getattr(protocol, name) for name in _PROTOCOL}
         spec = RunSpec(
             dataset=self.dataset(),
             labels=labels_key,
-            arch=net.arch,
+            arch=self._arch(net.arch),
             ipc=ipc,
-            slc=slc,
             pool=pool,
             batch=labels.batch,
             classes=dataset.classes,
@@ -145,18 +169,27 @@ class _Builder:
         )
         stages = "-".join(f"{stage.kind}{stage.epochs}" for stage in spec.stages)
         method = self.plan.images[labels.images].method
-        slug = f"{ex.dataset}/{method}-ipc{ipc}-slc{slc}-{stages}-{_short(net.arch)}"
+        slug = f"{ex.dataset}/{method}-ipc{ipc}-slc{spec.slc:g}-{stages}-{_short(net.arch)}"
         return self._add(self.plan.runs, "evaluate", spec, slug)
 
+    @_once
     def labels(self, images: str, ipc: int) -> str:
         ex, dataset = self.experiment, self._settings()
         images_key = self.images(images, ipc)
-        teacher_key = self.teacher(ex.labels.teacher or ex.teacher)
+        names = ex.labels.teachers or (ex.teacher,)
+        teachers = tuple(self.teacher(name) for name in names)
+        weights = ex.labels.weights or (1 / len(names),) * len(names)
+        if len(weights) != len(names):
+            raise UserError(
+                f"{self.where}: labels has {len(names)} teachers and {len(weights)} weights; give one for each"
+            )
+        arch = "+".join(_short(self.plan.teachers[key].arch) for key in teachers)
         method = ex.images[images]
         spec = LabelsSpec(
             images=images_key,
-            teacher=teacher_key,
-            arch=self.plan.teachers[teacher_key].arch,
+            teachers=teachers,
+            weights=weights,
+            arch=arch,
             classes=dataset.classes,
             count=dataset.classes * ipc,
             size=dataset.size,
@@ -168,26 +201,33 @@ class _Builder:
             flip=dataset.augment.flip,
             bn_mode=method.bn_mode or BN_MODE[method.method],
             codec=ex.labels.codec,
+            top_k=ex.labels.top_k if ex.labels.codec == "topk" else 0,
             seed=ex.labels.seed,
             threads=ex.threads,
         )
-        arch = _short(self.plan.teachers[teacher_key].arch)
         return self._add(self.plan.labels, "relabel", spec, f"{ex.dataset}/{method.method}-ipc{ipc}-{arch}")
 
+    @_once
     def images(self, name: str, ipc: int) -> str:
         ex, dataset = self.experiment, self._settings()
         method: Images = self._get(ex.images, name, "image set")
+        rded = method.method == "rded"
+        if rded and method.mipc < ipc * method.factor**2:
+            raise UserError(
+                f"{self.where}: image set '{name}' looks at mipc = {method.mipc} images per class, but IPC {ipc} with "
+                f"factor {method.factor} needs {ipc * method.factor**2}; raise mipc"
+            )
         spec = ImagesSpec(
             method=method.method,
             dataset=self.dataset(),
-            teacher=self.teacher(method.teacher or ex.teacher) if method.method != "real" else None,
+            teacher=self.teacher(method.teacher or ex.teacher) if rded else None,
             ipc=ipc,
             size=dataset.size,
             resize=dataset.resize,
-            mipc=method.mipc,
-            num_crop=method.num_crop,
-            factor=method.factor,
-            crop_scale=method.crop_scale,
+            mipc=method.mipc if rded else 0,
+            num_crop=method.num_crop if rded else 0,
+            factor=method.factor if rded else 1,
+            crop_scale=method.crop_scale if rded else (1.0, 1.0),
             seed=method.seed,
             threads=ex.threads,
         )
@@ -196,22 +236,38 @@ class _Builder:
         self.plan.datasets[spec.dataset] = replace(source, per_class=max(source.per_class, spec.per_class))
         return key
 
+    @_once
     def teacher(self, name: str) -> str:
         ex, dataset = self.experiment, self._settings()
         teacher = self._get(ex.teachers, name, "teacher")
-        path = expand(teacher.path)
+        path = teacher.path and expand(teacher.path)
         if (teacher.source == "path") != (path is not None):
             raise UserError(
                 f"{self.where}: teacher '{name}' has source {teacher.source} and path {path}; give both or neither"
             )
+        trained = teacher.source == "train"
+        if trained and teacher.recipe.crop == "padded" and dataset.resize is not None:
+            raise UserError(
+                f"{self.where}: teacher '{name}' has recipe crop: padded, which needs images of the input size, but "
+                f"the dataset is resized; set `crop: resized`"
+            )
+        if teacher.source == "torchvision" and dataset.classes != 1000:
+            raise UserError(
+                f"{self.where}: teacher '{name}' takes torchvision's weights for ImageNet-1K's 1000 classes, the "
+                f"dataset has {dataset.classes}; use `source: train` or `source: path`"
+            )
+        if teacher.source == "torchvision" and not teacher.arch.startswith("torchvision/"):
+            raise UserError(
+                f"{self.where}: teacher '{name}' takes torchvision's weights, but its arch is '{teacher.arch}'"
+            )
         spec = TeacherSpec(
             dataset=self.dataset(),
-            arch=teacher.arch,
+            arch=self._arch(teacher.arch),
             source=teacher.source,
-            weights=teacher.weights,
+            weights=teacher.weights if teacher.source == "torchvision" else None,
             path=path,
             digest=_digest_if_there(path),
-            recipe=teacher.recipe,
+            recipe=teacher.recipe if trained else None,
             mean=teacher.mean or dataset.mean,
             std=teacher.std or dataset.std,
             scale=dataset.augment.scale,
@@ -219,15 +275,29 @@ class _Builder:
             flip=dataset.augment.flip,
             size=dataset.size,
             classes=dataset.classes,
-            seed=teacher.seed,
+            seed=teacher.seed if trained else 0,
             threads=ex.threads,
         )
         key = self._add(self.plan.teachers, "squeeze", spec, f"{ex.dataset}/{_short(teacher.arch)}")
         self.plan.floors[key] = dataset.floor
         return key
 
+    @_once
     def dataset(self) -> str:
         name, settings = self.experiment.dataset, self._settings()
+        for what, (low, high) in (("scale", settings.augment.scale), ("ratio", settings.augment.ratio)):
+            if low > high:
+                raise UserError(
+                    f"dataset '{name}': augment {what} is [{low:g}, {high:g}]; write the smaller value first"
+                )
+        if isinstance(settings.subset, int) and settings.subset != settings.classes:
+            raise UserError(
+                f"dataset '{name}': subset is {settings.subset}, so `classes` must be too, found {settings.classes}"
+            )
+        if settings.resize is not None and settings.source in FIXED_SIZE:
+            raise UserError(f"dataset '{name}': source {settings.source} has images of one size; leave `resize` empty")
+        if settings.resize is not None and settings.resize < settings.size:
+            raise UserError(f"dataset '{name}': resize ({settings.resize}) is smaller than size ({settings.size})")
         spec = DatasetSpec(
             name=name,
             source=settings.source,
@@ -238,13 +308,20 @@ class _Builder:
             classes=settings.classes,
             size=settings.size,
             resize=settings.resize,
-            root=expand(settings.root),
+            root=settings.root and expand(settings.root),
             download=settings.download,
             per_class=0,
         )
-        return self._add(self.plan.datasets, "dataset", spec, name)
+        return self._add(self.plan.datasets, f"dataset.{spec.source}", spec, name)
 
-    def _settings(self) -> Any:
+    def _arch(self, arch: str) -> str:
+        """A network name whose family exists (the name itself is looked up where torch is at hand)."""
+        if arch.partition("/")[0] not in FAMILIES or not arch.partition("/")[2]:
+            known = ", ".join(f"{family}/<name>" for family in FAMILIES)
+            raise UserError(f"{self.where}: unknown network '{arch}'; write one of {known}")
+        return arch
+
+    def _settings(self) -> Dataset:
         return self._get(self.config.datasets, self.experiment.dataset, "dataset")
 
     def _get(self, known: Mapping[str, V], name: str, what: str) -> V:
@@ -259,6 +336,9 @@ class _Builder:
         return key
 
 
+FAMILIES = ("small", "sre2l", "torchvision", "timm")
+MAX_VIEWS = 65536  # length of a store's arrays; hald.labels.store has the same
+FIXED_SIZE = ("sklearn_digits", "torchvision")
 BN_MODE = {"rded": "running", "real": "running"}
 _PROTOCOL = ("eta", "weight_decay", "temperature", "kd_scale", "handover", "smoothing", "sampling")
 
@@ -268,19 +348,22 @@ def _short(arch: str) -> str:
     return arch.rsplit("/", 1)[-1].replace(".", "-")
 
 
+@functools.cache
 def _digest_if_there(path: str | None) -> str | None:
     file = Path(path) if path else None
     return file_digest(file) if file and file.is_file() else None
 
 
-def missing_blocks(done: Iterable[bool], size: int) -> list[int]:
-    """Units 0, 1, ... in aligned blocks of `size`: for every block with undone units, the last of them.
+def missing_blocks(done: Iterable[bool], size: int, needed: int | None = None) -> list[int]:
+    """Units 0, 1, ... in aligned blocks of `size`: for every block that lacks one of the first `needed`, its last gap.
 
     A job that is given this unit does all undone units of its block, so blocks never overlap and a killed job's
     successor finds its way without a list.
     """
+    first: dict[int, int] = {}
     last: dict[int, int] = {}
     for unit, finished in enumerate(done):
         if not finished:
+            first.setdefault(unit // size, unit)
             last[unit // size] = unit
-    return sorted(last.values())
+    return [unit for block, unit in sorted(last.items()) if needed is None or first[block] < needed]

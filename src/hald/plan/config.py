@@ -1,6 +1,7 @@
 """Reading and checking the config: YAML files -> validated settings, or one message that says what to change."""
 
 import difflib
+import math
 import os
 import re
 from collections.abc import Iterable
@@ -30,9 +31,10 @@ _Loader.add_implicit_resolver(
 def load_config(raw: dict[str, Any] | None = None, root: Path = Path()) -> tuple[Config, dict[str, Experiment]]:
     """The settings of a run: `raw` (or config/config.yaml below `root`) with the datasets and experiments it names."""
     folder = root / "config"
-    raw = read_yaml(folder / "config.yaml") if raw is None else _typed(_plain(raw))
+    raw = read_yaml(folder / "config.yaml") if raw is None else _plain(raw)
     schema = json_schema()
-    raw["datasets"] = merge(read_yaml(folder / "datasets.yaml"), raw.get("datasets") or {})
+    if isinstance(raw.get("datasets") or {}, dict):
+        raw["datasets"] = merge(read_yaml(folder / "datasets.yaml"), raw.get("datasets") or {})
     _validate(raw, schema, "config/config.yaml (or --config)")
     config = from_dict(Config, raw)
     experiments = {}
@@ -48,6 +50,20 @@ def load_config(raw: dict[str, Any] | None = None, root: Path = Path()) -> tuple
     if unused:
         raise UserError(f"override names '{unused[0]}', which is not among experiments: {list(config.experiments)}")
     return config, experiments
+
+
+def config_from(pairs: list[str]) -> dict[str, Any]:
+    """config/config.yaml with KEY=VALUE changes laid over it, as Snakemake's --config does."""
+    raw = read_yaml(Path("config/config.yaml"))
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise UserError(f"--config takes KEY=VALUE, found '{pair}'; e.g. --config 'experiments=[demo]'")
+        try:
+            raw = merge(raw, {name: yaml.load(value, Loader=_Loader)})
+        except yaml.YAMLError as error:
+            raise UserError(f"--config {name}: '{value}' is not valid YAML ({error})") from error
+    return raw
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -70,21 +86,6 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _typed(value: Any) -> Any:
-    """Numbers and truth values that Snakemake's --config leaves as text inside lists and mappings."""
-    if isinstance(value, dict):
-        return {name: _typed(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_typed(item) for item in value]
-    if not isinstance(value, str) or not value:
-        return value
-    scalar = yaml.load(value, Loader=_Loader) if _SCALAR.fullmatch(value) else value
-    return value if isinstance(scalar, dict | list) else scalar
-
-
-_SCALAR = re.compile(r"[-+.\w]+")
-
-
 def merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     """`base` with the keys of `change` laid over it, mapping by mapping."""
     merged = dict(base)
@@ -94,9 +95,9 @@ def merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def expand(path: str | None) -> str | None:
+def expand(path: str) -> str:
     """`path` with environment variables and ~ replaced."""
-    return None if path is None else os.path.expanduser(os.path.expandvars(path))
+    return os.path.expanduser(os.path.expandvars(path))
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -107,11 +108,33 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def _validate(content: dict[str, Any], schema: dict[str, Any], where: str) -> None:
-    errors = sorted(
-        jsonschema.Draft202012Validator(schema).iter_errors(content), key=lambda e: [str(p) for p in e.path]
-    )
+    """Check against the schema.
+
+    Text where a number or truth value is wanted is read as one: Snakemake's --config leaves what stands inside lists
+    and mappings as text.
+    """
+    validator = jsonschema.Draft202012Validator(schema)
+    for error in validator.iter_errors(content):
+        if isinstance(error.instance, str) and error.validator in ("type", "anyOf"):
+            _set(content, list(error.absolute_path), yaml.load(error.instance, Loader=_Loader))
+    _require_finite(content, where)
+    errors = sorted(validator.iter_errors(content), key=lambda error: [str(part) for part in error.path])
     if errors:
         raise UserError("\n".join(f"{where}: {_explain(error)}" for error in errors[:5]))
+
+
+def _require_finite(content: Any, where: str, place: str = "") -> None:
+    if isinstance(content, float) and not math.isfinite(content):
+        raise UserError(f"{where}: {place}: found {content}, which is not a finite number")
+    items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
+    for name, value in items:
+        _require_finite(value, where, f"{place}.{name}" if place else str(name))
+
+
+def _set(content: Any, path: list[str | int], value: Any) -> None:
+    for part in path[:-1]:
+        content = content[part]
+    content[path[-1]] = value
 
 
 def _explain(error: jsonschema.ValidationError) -> str:
@@ -120,6 +143,8 @@ def _explain(error: jsonschema.ValidationError) -> str:
         known = list(error.schema["properties"])
         unknown = next(name for name in error.instance if name not in known)
         return f"{place}: unknown key '{unknown}'. {suggest(unknown, known)}"
+    if error.validator == "pattern":
+        return f"{place}: found the key '{error.instance}', expected a whole number"
     if error.validator == "required":
         return f"{place}: {error.message.replace(' is a required property', ' is missing')}"
     if error.validator == "anyOf":

@@ -8,7 +8,9 @@ incomplete.)
 from pathlib import Path
 from typing import Any
 
+from hald.errors import UserError
 from hald.plan.build import missing_blocks
+from hald.plan.config import suggest
 from hald.plan.model import Plan
 from hald.specs.base import to_dict
 
@@ -23,8 +25,8 @@ def unless_there(*paths: Path) -> list[str]:
 class RuleJobs:
     """Input and parameter functions of the rules; `w` is Snakemake's wildcards."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, plan_file: str) -> None:
+        self.plan, self.plan_file = plan, plan_file
 
     def threads(self, w: Any) -> int:
         """Threads of a job: those of its spec, so that results do not depend on where it ran."""
@@ -34,13 +36,19 @@ class RuleJobs:
 
     def _key(self, w: Any) -> str:
         (slug,) = (value for name, value in w.items() if name not in ("view", "seed"))
-        return self.plan.key(slug)
+        key = self.plan.key(slug)
+        if self.plan.slugs.get(key) != slug:
+            raise UserError(
+                f"'{slug}' is not part of this plan: its settings or its code are others now; see `hald plan`"
+            )
+        return key
 
     def _work(self, w: Any, stage: str, spec: Any, dataset: str) -> Work:
         """What all stages need: the spec, the code it was planned with, the dataset, a place for unfinished work."""
         return {
             "stage": stage,
             "code": self.plan.code[stage],
+            "key": self._key(w),
             "spec": to_dict(spec),
             "dataset_key": dataset,
             "dataset": str(self.plan.dataset_dir(dataset)),
@@ -57,13 +65,14 @@ class RuleJobs:
     def dataset(self, w: Any) -> Work:
         """Parameters of rule dataset."""
         key = self._key(w)
-        return self._work(w, "dataset", self.plan.datasets[key], key)
+        spec = self.plan.datasets[key]
+        return self._work(w, f"dataset.{spec.source}", spec, key)
 
     def squeeze_inputs(self, w: Any) -> list[str]:
-        """Prepared dataset, and weights that are not trained here."""
+        """Prepared dataset, and weights that a rule fetches. (A user's own file is checked by preflight.)"""
         spec = self.plan.teachers[self._key(w)]
         weights = self._weights(self._key(w))
-        return unless_there(self._manifest(spec.dataset), *([weights] if weights else []))
+        return unless_there(self._manifest(spec.dataset), *([weights] if weights and not spec.path else []))
 
     def squeeze(self, w: Any) -> Work:
         """Parameters of rule squeeze."""
@@ -96,7 +105,7 @@ class RuleJobs:
         if (self.plan.store_dir(key) / "zarr.json").exists():
             return []
         spec = self.plan.labels[key]
-        return unless_there(self.plan.images_dir(spec.images) / "image_set.json", self._teacher(spec.teacher))
+        return unless_there(self.plan.images_dir(spec.images) / "image_set.json", *map(self._teacher, spec.teachers))
 
     def relabel(self, w: Any) -> Work:
         """Parameters of rule relabel; the wildcard names the last view of a block, the job fills its gaps."""
@@ -105,21 +114,23 @@ class RuleJobs:
         last, size = int(w.view), self.plan.jobs.views_per_job
         return self._work(w, "relabel", spec, self.plan.images[spec.images].dataset) | {
             "images": str(self.plan.images_dir(spec.images)),
-            "teacher": str(self.plan.teacher_dir(spec.teacher)),
+            "teachers": [str(self.plan.teacher_dir(key)) for key in spec.teachers],
             "store": str(self.plan.store_dir(key)),
             "views": [last // size * size, last],
-            "floor": self.plan.floors[spec.teacher],
+            "floor": max(self.plan.floors[key] for key in spec.teachers),
         }
 
-    def missing_views(self, labels: str) -> list[str]:
-        """Markers to make so that a store has all the views that the plan needs."""
+    def missing_views(self, labels: str, needed: int) -> list[str]:
+        """Markers to make so that a store has its first `needed` views, as last views of their blocks in this plan."""
         done = [self.plan.marker(labels, view).exists() for view in range(self.plan.views[labels])]
-        return [str(self.plan.marker(labels, view)) for view in missing_blocks(done, self.plan.jobs.views_per_job)]
+        blocks = missing_blocks(done, self.plan.jobs.views_per_job, needed)
+        return [str(self.plan.marker(labels, view)) for view in blocks]
 
     def evaluate_inputs(self, w: Any) -> list[str]:
         """Prepared dataset (for the test split) and label views."""
         spec = self.plan.runs[self._key(w)]
-        return unless_there(self._manifest(spec.dataset)) + self.missing_views(spec.labels)
+        views = -(-spec.pool // self.plan.labels[spec.labels].batches)
+        return unless_there(self._manifest(spec.dataset)) + self.missing_views(spec.labels, views)
 
     def evaluate(self, w: Any) -> Work:
         """Parameters of rule evaluate; the wildcard names the last seed of a block."""
@@ -132,18 +143,33 @@ class RuleJobs:
             "seeds": list(range(last // size * size, last + 1)),
         }
 
-    def missing_records(self, run: str) -> list[str]:
-        """Records to make so that a run has all the seeds that the plan needs."""
+    def missing_records(self, run: str, needed: int) -> list[str]:
+        """Records to make so that a run has its first `needed` seeds, as last seeds of their blocks in this plan."""
         done = [self.plan.record(run, seed).exists() for seed in range(self.plan.seeds[run])]
-        return [str(self.plan.record(run, seed)) for seed in missing_blocks(done, self.plan.jobs.seeds_per_job)]
+        blocks = missing_blocks(done, self.plan.jobs.seeds_per_job, needed)
+        return [str(self.plan.record(run, seed)) for seed in blocks]
 
     def table_inputs(self, w: Any) -> list[str]:
-        """The table's part of the plan, rewritten when the table means other runs, and the records it lacks."""
-        runs = dict.fromkeys(cell.run for cell in self.plan.tables[w.table].cells)
-        return [str(self.plan.table_plan(w.table))] + [record for run in runs for record in self.missing_records(run)]
+        """Nothing while the table is current; else the records it lacks, and this run's plan.
+
+        A table has a fixed name, and Snakemake takes one that exists for finished. The plan file is new in every run,
+        so that a table which has it among its inputs is written again.
+        """
+        if w.table not in self.plan.tables:
+            raise UserError(f"there is no table '{w.table}' in this plan. {suggest(w.table, self.plan.tables)}")
+        table = self.plan.tables[w.table]
+        runs = dict.fromkeys(cell.run for cell in table.cells)
+        records = [record for run in runs for record in self.missing_records(run, table.seeds)]
+        return [] if self.plan.is_current(w.table) else [self.plan_file, *records]
 
     def table(self, w: Any) -> Work:
         """Parameters of rule table."""
         spec = self.plan.tables[w.table]
         folders = {cell.run: str(self.plan.run_dir(cell.run)) for cell in spec.cells}
-        return {"stage": "tables", "code": self.plan.code["tables"], "spec": to_dict(spec), "folders": folders}
+        return {
+            "stage": "tables",
+            "code": self.plan.code["tables"],
+            "spec": to_dict(spec),
+            "folders": folders,
+            "meaning": self.plan.table_meaning(w.table),
+        }

@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 from hald.files import read_json, write_json
 from hald.plan.settings import Jobs
@@ -66,8 +67,8 @@ class Plan:
         """One format of a results table."""
         return Path(self.results, "tables", f"{table}.{suffix}")
 
-    def table_plan(self, table: str) -> Path:
-        """The table's own part of the plan: written anew when, and only when, the table has to be made again."""
+    def table_meaning_file(self, table: str) -> Path:
+        """What the table that exists was made to show."""
         return Path(self.results, ".plan", "tables", f"{table}.json")
 
     def partial(self, key: str) -> Path:
@@ -79,18 +80,20 @@ class Plan:
         return slug.rsplit("_", 1)[1]
 
     def freeze(self, path: Path) -> None:
-        """Write the plan for the jobs of this run, and each table's part where the table has to be made again.
+        """Write the plan for the jobs of this run. The stamp makes its bytes new: Snakemake compares checksums."""
+        write_json(path, to_dict(self) | {"stamp": time.time_ns()})
 
-        Snakemake takes a table that exists for finished even if records behind it are gone, so a missing record, too,
-        makes the table's part new. The stamp makes its bytes new: for small files Snakemake compares checksums.
-        """
-        write_json(path, to_dict(self))
-        for name, table in self.tables.items():
-            content = to_dict(table) | {"code": self.code["tables"], "slugs": [self.slugs[c.run] for c in table.cells]}
-            target = self.table_plan(name)
-            known = read_json(target) if target.exists() else {}
-            if {**known, "stamp": None} != {**content, "stamp": None} or not self.has_records(table):
-                write_json(target, content | {"stamp": time.time_ns()})
+    def table_meaning(self, name: str) -> dict[str, Any]:
+        """What a table shows: its definition, the runs behind its cells, and the code that writes it."""
+        table = self.tables[name]
+        return to_dict(table) | {"code": self.code["tables"], "slugs": [self.slugs[cell.run] for cell in table.cells]}
+
+    def is_current(self, name: str) -> bool:
+        """Whether a table that exists means what this plan means by it, and still has all its records."""
+        written = self.table_meaning_file(name)
+        return (
+            written.exists() and read_json(written) == self.table_meaning(name) and self.has_records(self.tables[name])
+        )
 
     def has_records(self, table: TableSpec) -> bool:
         """Whether every cell of a table has all its records."""

@@ -73,7 +73,8 @@ def _type(hint: Any, limits: dict[str, Any], definitions: dict[str, Any]) -> dic
     if dataclasses.is_dataclass(hint):
         return _object(typing.cast(type, hint), definitions)
     if origin is dict:
-        return {"type": "object", "additionalProperties": _type(args[1], limits, definitions)}
+        names = {"propertyNames": {"pattern": r"^\d+$"}} if args[0] is int else {}
+        return {"type": "object", "additionalProperties": _type(args[1], limits, definitions)} | names
     if origin is tuple:
         return _array(args, limits, definitions)
     if hint in PRIMITIVE:

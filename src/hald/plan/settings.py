@@ -1,14 +1,173 @@
-"""The user's config as dataclasses. Schema and config/README.md are generated from them."""
+"""The user's config as dataclasses. Schema and config/README.md are generated from them.
+
+They are apart from the specs, so that a new option or other words never change a key.
+"""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from hald.specs.base import option
-from hald.specs.dataset import Dataset
-from hald.specs.images import Images
-from hald.specs.labels import Labels
-from hald.specs.run import Evaluation, Student
-from hald.specs.table import Table
-from hald.specs.teacher import Teacher
+from hald.specs.teacher import Recipe
+
+Order = Literal["soft", "hard", "soft-hard-soft", "hard-soft", "soft-hard", "hard-soft-hard"]
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Random crops and flips: part of a dataset, because digits and letters have an orientation."""
+
+    scale: tuple[float, float] = option(
+        "Smallest and largest crop area, as a share of the image", (0.08, 1.0), exclusiveMinimum=0, maximum=1
+    )
+    ratio: tuple[float, float] = option(
+        "Smallest and largest aspect ratio (width / height) of a crop", (3 / 4, 4 / 3), exclusiveMinimum=0
+    )
+    flip: float = option("Probability of a horizontal flip", 0.5, minimum=0, maximum=1)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One dataset as the config describes it."""
+
+    source: Literal["sklearn_digits", "torchvision", "imagefolder", "tiny_imagenet", "parquet"] = option(
+        "Reader: scikit-learn's digits, torchvision's CIFAR classes, one folder per class, Tiny-ImageNet's official "
+        "layout, or parquet files in the Hugging Face image layout"
+    )
+    size: int = option("Side of the square network input, in pixels", minimum=1)
+    classes: int = option("Number of classes; checked against what is found", minimum=2)
+    mean: tuple[float, float, float] = option("Channel means of the inputs its models are trained with")
+    std: tuple[float, float, float] = option("Channel standard deviations, likewise", exclusiveMinimum=0)
+    root: str | None = option(
+        "Folder of the raw data; `$HALD_DATA` and other variables are expanded. Not part of any key", None
+    )
+    variant: str | None = option("Which torchvision dataset class to read (CIFAR10, CIFAR100)", None)
+    download: bool = option("Let torchvision download the data when it is missing", False)
+    train: str = option("Name of the training split (folder or parquet file stem)", "train")
+    test: str = option("Name of the test split", "test")
+    subset: tuple[str, ...] | int | None = option(
+        "Use only these classes, by name, or only the first n in class order; `classes` is then their number",
+        None,
+        minimum=1,
+    )
+    resize: int | None = option(
+        "Evaluation: resize the shorter side to this, then crop the centre; empty: images already have the input size",
+        None,
+        minimum=1,
+    )
+    augment: Augment = option("Random crops and flips of this dataset", Augment())
+    floor: float = option(
+        "Lowest top-1 accuracy (percent) of a teacher that the pipeline goes on with", 0.0, minimum=0, maximum=100
+    )
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """One teacher as the config describes it."""
+
+    arch: str = option(
+        "Network: `small/resnet18`, `small/resnet10-w8` (3x3 stem, no pooling), `sre2l/resnet18` (torchvision's with "
+        "that stem), `torchvision/<name>` or `timm/<name>`"
+    )
+    source: Literal["train", "torchvision", "path"] = option(
+        "Train from scratch, take torchvision's ImageNet-1K weights, or read a file", "train"
+    )
+    weights: str = option("torchvision weights to take (`source: torchvision`)", "IMAGENET1K_V1")
+    path: str | None = option(
+        "File to read (`source: path`): safetensors, or a state dict saved by torch; variables are expanded", None
+    )
+    recipe: Recipe = option("Training recipe (`source: train`)", Recipe())
+    mean: tuple[float, float, float] | None = option("Channel means it is fed with; empty: the dataset's", None)
+    std: tuple[float, float, float] | None = option("Channel deviations it is fed with; empty: the dataset's", None)
+    seed: int = option("Seed of initialisation and data order", 0, minimum=0)
+
+
+@dataclass(frozen=True)
+class Images:
+    """One way of making distilled images, as the config describes it."""
+
+    method: Literal["rded", "real"] = option("RDED's crop selection, or a random real subset")
+    teacher: str | None = option("Teacher that scores the images; empty: the experiment's", None)
+    mipc: int = option("RDED: images per class that are looked at", 300, minimum=1)
+    num_crop: int = option("RDED: random crops scored per image", 5, minimum=1)
+    factor: int = option("RDED: each image is a factor x factor mosaic of crops", 1, minimum=1)
+    crop_scale: tuple[float, float] = option(
+        "RDED: area range of its crops", (0.08, 1.0), exclusiveMinimum=0, maximum=1
+    )
+    bn_mode: Literal["batch", "running"] | None = option(
+        "BN statistics of the teacher while these images are labelled: of the batch (BSSL) or the running ones; "
+        "empty: running for rded and real, as released",
+        None,
+    )
+    seed: int = option("Seed of the random choices", 0, minimum=0)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Relabel settings, as the config describes them."""
+
+    teachers: tuple[str, ...] | None = option("Teachers that label; empty: the experiment's own one", None, minItems=1)
+    weights: tuple[float, ...] | None = option("Weight of each teacher's logits; empty: the same for all", None)
+    batch: int = option("Images per stored batch (CutMix partners and BN statistics stay inside it)", 16, minimum=1)
+    mix: Literal["cutmix", "mixup", "none"] = option("Mixing inside a batch", "cutmix")
+    mix_alpha: float = option("Both parameters of the Beta distribution of the mixing share", 1.0, exclusiveMinimum=0)
+    codec: Literal["u8", "i16", "f16", "topk"] = option(
+        "How logits are stored: a byte per class and a scale per label, steps of 1/64, half precision, or the top few",
+        "u8",
+    )
+    top_k: int = option("Logits kept per label with `codec: topk`", 100, minimum=1)
+    seed: int = option("Seed of the views", 42, minimum=0)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One training protocol, as the config describes it (a value per SLC where it says so)."""
+
+    order: Order = option("Order of the stages; the first soft (or hard) part of two is the smaller half", "soft")
+    epochs: int = option("Training epochs over all stages", 300, minimum=1)
+    hard_epochs: int | dict[int, int] = option(
+        "Epochs of hard-label training, or a map from SLC to them (an SLC takes the nearest entry at or below it)",
+        0,
+        minimum=0,
+    )
+    lr: float = option("Initial learning rate", 0.001, exclusiveMinimum=0)
+    eta: float = option("Divides the phase of the cosine schedule: 1 ends at zero, 2 at half the rate", 2.0, minimum=1)
+    weight_decay: float = option("AdamW weight decay on weights with more than one dimension", 0.01, minimum=0)
+    temperature: float = option("Temperature of the soft labels, teacher and student", 20.0, exclusiveMinimum=0)
+    kd_scale: Literal["none", "T2"] = option("Scale of the soft loss: as it is, or times T squared", "none")
+    handover: Literal["carry", "reset"] = option(
+        "AdamW's state at a stage boundary: carried over (as released) or cleared", "carry"
+    )
+    smoothing: float = option("Label smoothing of the hard stage", 0.8, minimum=0, maximum=1)
+    sampling: Literal["permutation", "replacement"] = option(
+        "How stored batches are drawn: each once per pass over the pool, or with replacement", "permutation"
+    )
+    slc_rounding: Literal["batches", "floor"] = option(
+        "An SLC that is no multiple of the IPC: a prefix of whole batches of one more view, or whole views only",
+        "batches",
+    )
+
+
+@dataclass(frozen=True)
+class Student:
+    """One student network, as the config describes it."""
+
+    arch: str = option("Network, named as for teachers")
+    lr: float | None = option("Learning rate for this student; empty: the evaluation's", None, exclusiveMinimum=0)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table, as the config describes it. Its grid is what asks for runs."""
+
+    caption: str = option("Title above the table")
+    images: tuple[str, ...] = option("Image sets of the grid, by name", minItems=1)
+    evaluations: tuple[str, ...] = option("Evaluations of the grid, by name", minItems=1)
+    students: tuple[str, ...] = option("Students of the grid, by name", minItems=1)
+    ipc: tuple[int, ...] = option("Images per class", minItems=1, minimum=1, uniqueItems=True)
+    slc: tuple[int, ...] = option("Soft labels per class", minItems=1, minimum=1, uniqueItems=True)
+    seeds: int = option("Students trained per cell, with seeds 0 .. seeds-1", 3, minimum=1)
+    rows: tuple[str, ...] = option("Fields that make a row: images, ipc, slc, student, evaluation", ("images", "slc"))
+    columns: tuple[str, ...] = option("Fields that make a column", ("evaluation",), minItems=1)
 
 
 @dataclass(frozen=True)

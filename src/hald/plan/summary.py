@@ -1,5 +1,6 @@
 """What a plan amounts to: counts, bytes, and hours from recorded timings."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -53,9 +54,9 @@ def _line(name: str, items: Iterable[tuple[tuple[str, float], bool]], rates: dic
 
 
 def recorded_rates(plan: Plan) -> dict[str, float]:
-    """Seconds per unit of work of each kind, over all timing records below results and stores."""
-    seconds: dict[str, float] = defaultdict(float)
-    work: dict[str, float] = defaultdict(float)
+    """Seconds per unit of work of each kind on its fastest device, over all timing records of results and stores."""
+    seconds: dict[tuple[str, str], float] = defaultdict(float)
+    work: dict[tuple[str, str], float] = defaultdict(float)
     patterns = [
         (plan.results, "teachers/*/*/timing.json"),
         (plan.results, "images/*/*/timing.json"),
@@ -65,9 +66,13 @@ def recorded_rates(plan: Plan) -> dict[str, float]:
     for root, pattern in patterns:
         for path in Path(root).glob(pattern):
             record = read_json(path)
-            seconds[record["kind"]] += record["seconds"]
-            work[record["kind"]] += record["work"]
-    return {kind: seconds[kind] / work[kind] for kind in work if work[kind]}
+            seconds[record["kind"], record["device"]] += record["seconds"]
+            work[record["kind"], record["device"]] += record["work"]
+    rates: dict[str, float] = {}
+    for (kind, device), amount in work.items():
+        if amount:
+            rates[kind] = min(rates.get(kind, math.inf), seconds[kind, device] / amount)
+    return rates
 
 
 def report(plan: Plan) -> str:
@@ -84,7 +89,7 @@ def report(plan: Plan) -> str:
     out += [
         "",
         f"tables         {len(plan.tables):>9,}   {', '.join(plan.tables)}",
-        f"shared         {asked - unique:>9,}   of {asked:,} training runs that the tables ask for are shared by two of them",
+        f"shared         {asked - unique:>9,}   of {asked:,} training runs of the tables are shared by two of them",
         f"label bytes    {size(label_bytes):>9}   in {len(plan.labels)} stores (about), {size(alone)} without nesting",
     ]
     return "\n".join(out)

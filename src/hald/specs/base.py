@@ -18,6 +18,14 @@ def option(meaning: str, default: Any = dataclasses.MISSING, **limits: Any) -> A
     return dataclasses.field(default=default, metadata=metadata)
 
 
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """What the plan calls a piece of work: its key, and the digest of the code that makes it."""
+
+    key: str
+    code: str
+
+
 def from_dict(cls: type[T], data: dict[str, Any]) -> T:
     """Build the dataclass `cls` from plain JSON values (lists become tuples, dictionaries nested dataclasses)."""
     hints = typing.get_type_hints(cls)
@@ -56,7 +64,7 @@ def _convert(hint: Any, value: Any) -> Any:
         )
     if origin is dict:
         return {args[0](name): _convert(args[1], item) for name, item in value.items()}
-    return float(value) if hint is float and not isinstance(value, bool) else value
+    return hint(value) if hint in (int, float) and not isinstance(value, bool) else value
 
 
 def _fits(hint: Any, value: Any) -> bool:

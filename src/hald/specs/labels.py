@@ -1,21 +1,6 @@
 """What a soft-label store is: images, teachers, and how the views were drawn and labelled."""
 
 from dataclasses import dataclass
-from typing import Literal
-
-from hald.specs.base import option
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Relabel settings, as the config describes them."""
-
-    teacher: str | None = option("Teacher that labels; empty: the experiment's", None)
-    batch: int = option("Images per stored batch (CutMix partners and BN statistics stay inside it)", 16, minimum=1)
-    mix: Literal["cutmix", "none"] = option("Mixing inside a batch", "cutmix")
-    mix_alpha: float = option("Both parameters of the Beta distribution of the mixing share", 1.0, exclusiveMinimum=0)
-    codec: Literal["u8"] = option("How logits are stored: one byte per class with one scale per label", "u8")
-    seed: int = option("Seed of the views", 42, minimum=0)
 
 
 @dataclass(frozen=True)
@@ -23,8 +8,9 @@ class LabelsSpec:
     """A label store resolved by the plan. How many views it has is not part of it: a store grows."""
 
     images: str  # key of the image set
-    teacher: str  # key of the teacher
-    arch: str  # network of the teacher
+    teachers: tuple[str, ...]  # keys of the teachers
+    weights: tuple[float, ...]  # of their logits
+    arch: str  # networks of the teachers
     classes: int
     count: int  # images in the set
     size: int
@@ -36,6 +22,7 @@ class LabelsSpec:
     flip: float
     bn_mode: str
     codec: str
+    top_k: int
     seed: int
     threads: int
 
@@ -46,8 +33,10 @@ class LabelsSpec:
 
     @property
     def view_bytes(self) -> int:
-        """About how many bytes a view takes: 0.87 per class (measured, label_store) and 24 of geometry per crop."""
-        return round(self.count * (0.87 * self.classes + 24))
+        """About how many bytes a view takes: those per class or kept logit, and 14 of geometry per crop."""
+        per_class = {"u8": 0.88, "i16": 1.05, "f16": 1.8}.get(self.codec, 0.0)
+        values = per_class * self.classes if per_class else 4.0 * min(self.top_k, self.classes)
+        return round(self.count * (values + 14))
 
     @property
     def batches(self) -> int:

@@ -2,23 +2,6 @@
 
 from dataclasses import dataclass
 
-from hald.specs.base import option
-
-
-@dataclass(frozen=True)
-class Table:
-    """One table, as the config describes it. Its grid is what asks for runs."""
-
-    caption: str = option("Title above the table")
-    images: tuple[str, ...] = option("Image sets of the grid, by name", minItems=1)
-    evaluations: tuple[str, ...] = option("Evaluations of the grid, by name", minItems=1)
-    students: tuple[str, ...] = option("Students of the grid, by name", minItems=1)
-    ipc: tuple[int, ...] = option("Images per class", minItems=1, minimum=1)
-    slc: tuple[int, ...] = option("Soft labels per class", minItems=1, minimum=1)
-    seeds: int = option("Students trained per cell, with seeds 0 .. seeds-1", 3, minimum=1)
-    rows: tuple[str, ...] = option("Fields that make a row: images, ipc, slc, student, evaluation", ("images", "slc"))
-    columns: tuple[str, ...] = option("Fields that make a column", ("evaluation",), minItems=1)
-
 
 @dataclass(frozen=True)
 class Cell:

@@ -24,39 +24,18 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Teacher:
-    """One teacher as the config describes it."""
-
-    arch: str = option(
-        "Network: `small/resnet18`, `small/resnet10-w8` (3x3 stem, no pooling), `sre2l/resnet18` (torchvision's with "
-        "that stem), `torchvision/<name>` or `timm/<name>`"
-    )
-    source: Literal["train", "torchvision", "path"] = option(
-        "Train from scratch, take torchvision's ImageNet-1K weights, or read a file", "train"
-    )
-    weights: str = option("torchvision weights to take (`source: torchvision`)", "IMAGENET1K_V1")
-    path: str | None = option(
-        "File to read (`source: path`): safetensors, or a state dict saved by torch; variables are expanded", None
-    )
-    recipe: Recipe = option("Training recipe (`source: train`)", Recipe())
-    mean: tuple[float, float, float] | None = option("Channel means it is fed with; empty: the dataset's", None)
-    std: tuple[float, float, float] | None = option("Channel deviations it is fed with; empty: the dataset's", None)
-    seed: int = option("Seed of initialisation and data order", 0, minimum=0)
-
-
-@dataclass(frozen=True)
 class TeacherSpec:
     """A teacher resolved by the plan. `digest` is the SHA-256 of a `source: path` file."""
 
-    LOCATION: ClassVar = ("path",)
+    NOT_IDENTITY: ClassVar = ("path",)
 
     dataset: str  # key of the dataset
     arch: str
     source: str
-    weights: str
+    weights: str | None  # source: torchvision
     path: str | None
     digest: str | None
-    recipe: Recipe
+    recipe: Recipe | None  # source: train
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
     scale: tuple[float, float]
@@ -70,4 +49,4 @@ class TeacherSpec:
     @property
     def effort(self) -> tuple[str, float]:
         """Kind and amount of work, for estimates: epochs of this network on this dataset."""
-        return f"squeeze {self.arch}@{self.size} {self.dataset}", self.recipe.epochs if self.source == "train" else 0.1
+        return f"squeeze {self.arch}@{self.size} {self.dataset}", self.recipe.epochs if self.recipe else 0.1

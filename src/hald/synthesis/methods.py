@@ -2,7 +2,7 @@
 
 from hald.specs.images import ImagesSpec
 from hald.synthesis import rded, real
-from hald.synthesis.imageset import Places, Resources
+from hald.synthesis.build import Places, Resources
 
 METHODS = {"rded": rded.synthesize, "real": real.synthesize}
 

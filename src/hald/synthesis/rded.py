@@ -3,6 +3,9 @@
 Per class: `mipc` images, `num_crop` square crops each; a crop's score is the teacher's cross-entropy for the true class
 on the crop centred in an empty canvas. The best crop of each image, then the IPC x factor^2 best images; image j is a
 factor x factor mosaic whose cell k holds ranked crop k * IPC + j.
+
+Unlike the released code, the choice is seeded, pixels are rounded rather than truncated, no JPEG is written, and crops
+are scored as the 8-bit images that they become.
 """
 
 import numpy as np
@@ -10,13 +13,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hald.data.crops import CROP_WIDTH, CropRequest, Crops
+from hald.data.crops import CropRequest, Crops
 from hald.data.reader import open_dataset
 from hald.draws import permutation, uniforms
+from hald.provenance import require_same_data
 from hald.specs.images import ImagesSpec
-from hald.synthesis.imageset import Places, Resources, Unit, build_set
+from hald.synthesis.build import Places, Resources, Unit, build_set
 from hald.teacher import load_teacher
-from hald.views import normalize
+from hald.views import CROP_WIDTH, normalize
 
 BATCH = 256
 
@@ -26,6 +30,9 @@ def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
     dataset = open_dataset(places.dataset)
     assert places.teacher is not None, "RDED scores with a teacher"
     teacher, record = load_teacher(places.teacher, dataset.classes, resources.floor, resources.device)
+    require_same_data(
+        record["dataset_digest"], f"teacher {places.teacher}", dataset.digest, f"dataset {places.dataset}"
+    )
     side = spec.size // spec.factor
     crops = Crops(dataset.train, side, spec.crop_scale, (1.0, 1.0), resources.workers, resources.device)
 
@@ -35,7 +42,8 @@ def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
         cells = best_loss.view(spec.factor**2, spec.ipc)
         return Unit(mosaic(best, spec.ipc, spec.factor, spec.size).cpu().numpy(), cells.mean(dim=0).cpu().numpy())
 
-    build_set(spec, dataset.classes, places, resources.device.type, make)
+    used = [min(spec.mipc, len(dataset.train.of_class(label))) for label in range(len(dataset.classes))]
+    build_set(spec, dataset, places, resources.device.type, make, mipc_used=used)
 
 
 def _score_class(
@@ -84,7 +92,7 @@ def select(crops: Tensor, loss: Tensor, count: int, num_crop: int) -> tuple[Tens
 def mosaic(crops: Tensor, ipc: int, factor: int, size: int) -> Tensor:
     """(ipc * factor^2, 3, s, s) ranked crops -> (ipc, 3, size, size): cell k of image j is crop k * ipc + j."""
     out = crops.new_zeros(ipc, 3, size, size)
-    edges = [i * size // factor for i in range(factor + 1)]
+    edges = [i * (size // factor) + min(i, size % factor) for i in range(factor + 1)]  # first cells take what is left
     for k in range(factor**2):
         (top, bottom), (left, right) = (edges[n : n + 2] for n in divmod(k, factor))
         cell = crops[k * ipc : (k + 1) * ipc]

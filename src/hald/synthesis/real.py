@@ -6,7 +6,7 @@ from hald.data.decode import evaluation_image
 from hald.data.reader import open_dataset
 from hald.draws import permutation
 from hald.specs.images import ImagesSpec
-from hald.synthesis.imageset import Places, Resources, Unit, build_set
+from hald.synthesis.build import Places, Resources, Unit, build_set
 
 
 def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
@@ -19,6 +19,8 @@ def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
         images = [
             evaluation_image(dataset.train.read(int(i)), spec.size, spec.resize, f"training image {i}") for i in chosen
         ]
-        return Unit(np.stack(images).transpose(0, 3, 1, 2), np.zeros(spec.ipc, dtype=np.float32))
+        return Unit(
+            np.stack(images).transpose(0, 3, 1, 2), np.full(spec.ipc, np.nan, dtype=np.float32)
+        )  # nothing is optimised
 
-    build_set(spec, dataset.classes, places, resources.device.type, make)
+    build_set(spec, dataset, places, resources.device.type, make)

@@ -27,8 +27,10 @@ class SoftLoss:
     def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
         """Target: the teacher's logits (B, C), up to a constant per row."""
         student = F.log_softmax(logits / self.temperature, dim=1)
-        teacher = F.log_softmax(target / self.temperature, dim=1)
-        loss = F.kl_div(student, teacher, reduction="batchmean", log_target=True)
+        teacher = F.softmax(
+            target / self.temperature, dim=1
+        )  # probabilities: a class that was not kept has exactly none
+        loss = F.kl_div(student, teacher, reduction="batchmean")
         return loss * self.temperature**2 if self.squared else loss
 
 

@@ -1,4 +1,4 @@
-"""The soft pool: whole stored batches of a label store on the device, drawn without replacement over all views."""
+"""The soft pool: whole stored batches of a label store on the device."""
 
 from collections.abc import Iterator
 
@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from hald.draws import Ints, generator, permutation
-from hald.labels.codec import decode_u8
-from hald.labels.store import LabelStore
+from hald.labels.store import GEOMETRY, LabelStore
 from hald.specs.run import RunSpec
 from hald.train.batches import Batch, rendered
 from hald.views import View
@@ -36,11 +35,11 @@ class SoftPool:
         self.spec, self.images = spec, images
         self.per_epoch, self.count, self.batch = store.header.batches, store.header.count, store.header.batch
         views = -(-spec.pool // self.per_epoch)
-        parts = {
-            name: store.read(name, views) for name in ("q", "scale", "image", "box", "flip", "partner", "cut", "lam")
+        self.codec, self.classes = store.codec, len(store.header.classes)
+        parts = store.read([*store.codec.dtypes, *GEOMETRY], views)
+        self.labels = {
+            name: torch.from_numpy(parts[name]).flatten(0, 1).to(images.device) for name in store.codec.dtypes
         }
-        self.q = torch.from_numpy(parts["q"]).flatten(0, 1).to(images.device)
-        self.scale = torch.from_numpy(parts["scale"]).flatten().to(images.device)
         # all views as one long view, batches numbered through
         self.view = View(
             image=parts["image"].reshape(-1).astype(np.int64),
@@ -49,6 +48,7 @@ class SoftPool:
             partner=parts["partner"].reshape(-1).astype(np.int64),
             lam=parts["lam"].reshape(-1),
             cut=parts["cut"].reshape(-1, 4).astype(np.int64),
+            mix=store.header.view_settings["mix"],
         )
 
     def rows(self, batch: int) -> range:
@@ -62,4 +62,5 @@ class SoftPool:
         ids = pool_ids(self.spec.pool, self.per_epoch, seed, stage, epoch, self.spec.sampling)
         batches = [(int(i), self.rows(int(i))) for i in ids]
         for x, rows in rendered(self.images, self.view, batches, self.spec):
-            yield Batch(x, decode_u8(self.q[rows.start : rows.stop], self.scale[rows.start : rows.stop]))
+            stored = {name: array[rows.start : rows.stop] for name, array in self.labels.items()}
+            yield Batch(x, self.codec.decode(stored, self.classes))

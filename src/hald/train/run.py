@@ -8,22 +8,23 @@ import math
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from hald.checkpoint import read_checkpoint, save_checkpoint
+from hald.checkpoint import load_checkpoint, save_checkpoint, seed_epoch
 from hald.data.reader import PreparedDataset, open_dataset
 from hald.errors import UserError
-from hald.files import read_json, write_json
-from hald.jobs import Progress, StopRequest, log, write_timing
+from hald.files import write_json
+from hald.jobs import Progress, StopRequest, write_timing
 from hald.labels.store import LabelStore
 from hald.measure import accuracy
 from hald.models.build import build_model
-from hald.specs.base import to_dict
+from hald.provenance import require_same_data, versions
+from hald.specs.base import Identity, to_dict
 from hald.specs.run import RunSpec
 from hald.train.batches import Batch
 from hald.train.hard import HardBatches
@@ -56,18 +57,22 @@ class Material:
     label_bytes: int
 
 
-def evaluate(spec: RunSpec, seeds: list[int], places: Places, device: torch.device) -> None:
+def evaluate(spec: RunSpec, seeds: list[int], places: Places, device: torch.device, identity: Identity) -> None:
     """Train one student per seed that has no record yet."""
     material = _load(spec, places, device)
-    for seed in seeds:
-        record = places.records / f"seed-{seed}.json"
-        if record.exists():
-            continue
-        start = time.monotonic()
-        result = train(material, seed, places.partial / f"seed-{seed}")
-        write_timing(record.with_suffix(".timing.json"), time.monotonic() - start, device.type, *spec.effort)
-        write_json(record, result)
-        shutil.rmtree(places.partial / f"seed-{seed}", ignore_errors=True)
+    with StopRequest() as stop:
+        for seed in seeds:
+            record = places.records / f"seed-{seed}.json"
+            if record.exists():
+                continue
+            start = time.monotonic()
+            result, share = train(material, seed, places.partial / f"seed-{seed}", stop)
+            kind, work = spec.effort
+            timing = record.with_suffix(".timing.json")
+            write_timing(timing, time.monotonic() - start, device.type, kind, work * share)
+            write_json(record, {**asdict(identity), "versions": versions("torch", "torchvision", "numpy"), **result})
+            stop.check()
+    shutil.rmtree(places.partial, ignore_errors=True)
 
 
 def _load(spec: RunSpec, places: Places, device: torch.device) -> Material:
@@ -75,6 +80,7 @@ def _load(spec: RunSpec, places: Places, device: torch.device) -> Material:
     dataset, store = open_dataset(places.dataset), LabelStore(places.store)
     store.require_classes(dataset.classes, f"dataset {places.dataset}")
     header = store.header
+    require_same_data(header.dataset_digest, f"label store {places.store}", dataset.digest, f"dataset {places.dataset}")
     if header.batch != spec.batch or header.size != spec.size:
         raise UserError(
             f"label store {places.store} has batches of {header.batch} at {header.size} px, "
@@ -94,30 +100,28 @@ def _load(spec: RunSpec, places: Places, device: torch.device) -> Material:
 def label_bytes(store: LabelStore, pool: int) -> int:
     """Measured bytes on disk of the stored batches that a run uses (of a view in part: its share)."""
     whole, rest = divmod(pool, store.header.batches)
-    sizes = [
-        sum(entry["bytes"] for entry in read_json(store.marker(view))["files"].values())
-        for view in range(whole + bool(rest))
-    ]
+    sizes = [sum(entry["bytes"] for entry in store.marked_files(view).values()) for view in range(whole + bool(rest))]
     return int(sum(sizes[:whole])) + (round(sizes[whole] * rest / store.header.batches) if rest else 0)
 
 
-def train(material: Material, seed: int, partial: Path) -> dict[str, Any]:
-    """Train one student and return its result record."""
+def train(material: Material, seed: int, partial: Path, stop: StopRequest) -> tuple[dict[str, Any], float]:
+    """Train one student: its result record, and the share of the epochs that was done here (not before a kill)."""
     spec = material.spec
     torch.manual_seed(seed)
     model = build_model(spec.arch, spec.classes, spec.size).to(material.device)
     optimizer = make_optimizer(model, spec)
     checkpoint = partial / "checkpoint.pt"
-    first, curve = _resume(checkpoint, model, optimizer)
+    first, more = load_checkpoint(checkpoint, model, optimizer)
+    curve: list[dict[str, Any]] = list(more.get("curve", []))
     progress = Progress(spec.epochs, f"seed {seed} epoch", done=first)
-    with StopRequest() as stop:
-        for epoch in range(first, spec.epochs):
-            curve += _epoch(material, model, optimizer, seed, epoch)
-            progress.step(f"top-1 {curve[-1]['top1']:.2f} %" if curve else "")
-            if epoch + 1 < spec.epochs and (stop.signal or (epoch + 1) % CHECKPOINT_EPOCHS == 0):
+    for epoch in range(first, spec.epochs):
+        curve += _epoch(material, model, optimizer, seed, epoch)
+        progress.step(f"top-1 {curve[-1]['top1']:.2f} %" if curve else "")
+        if epoch + 1 < spec.epochs:
+            if stop.signal or (epoch + 1) % CHECKPOINT_EPOCHS == 0:
                 save_checkpoint(checkpoint, model, optimizer, epoch + 1, curve=curve)
             stop.check()
-    return {
+    record = {
         "format": 1,
         "spec": to_dict(spec),
         "seed": seed,
@@ -126,20 +130,9 @@ def train(material: Material, seed: int, partial: Path) -> dict[str, Any]:
         "best": max(point["top1"] for point in curve),
         "curve": curve,
         "label_bytes": material.label_bytes,
-        "slc_effective": round(spec.pool * spec.batch / spec.classes, 2)
-        if spec.pool % material.pool.per_epoch
-        else spec.pool // material.pool.per_epoch * spec.ipc,
+        "slc_effective": spec.slc,
     }
-
-
-def _resume(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, list[dict[str, Any]]]:
-    state = read_checkpoint(path)
-    if state is None:
-        return 0, []
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    log.info("goes on after epoch %d", state["epoch"])
-    return int(state["epoch"]), list(state["more"]["curve"])
+    return record, (spec.epochs - first) / spec.epochs
 
 
 def make_optimizer(model: nn.Module, spec: RunSpec) -> torch.optim.AdamW:
@@ -174,6 +167,7 @@ def _epoch(
     kind = spec.stages[number].kind
     if inside == 0 and number and spec.handover == "reset":
         optimizer.state.clear()
+    seed_epoch("evaluate", seed, epoch)
     for group in optimizer.param_groups:
         group["lr"] = learning_rate(spec, epoch)
     batches: Iterator[Batch]

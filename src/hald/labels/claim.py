@@ -1,0 +1,107 @@
+"""Claims: one writer per view, also between runs, users and hosts that share a store.
+
+A claim is a small file made exclusively, with owner, host and process in it, and kept fresh by a heartbeat. One whose
+process is gone (same host) or whose heartbeat stopped (another host) is stale: it is said and taken over.
+"""
+
+import getpass
+import json
+import os
+import platform
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from hald.jobs import duration, log
+
+HEARTBEAT = 20.0
+STALE = 300.0
+
+
+class Claim:
+    """Exclusive right to write one view while the `with` block runs; `granted` says whether we have it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.granted = False
+        self._stop = threading.Event()
+
+    def __enter__(self) -> "Claim":
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.granted = self._take() or (self._remove_stale() and self._take())
+        if self.granted:
+            threading.Thread(target=self._beat, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self.granted:
+            self.path.unlink(missing_ok=True)
+
+    def holder(self) -> str:
+        """Who has it, for messages."""
+        owner = self._read()
+        age = duration(max(time.time() - owner.get("since", time.time()), 0))
+        user, host = owner.get("user", "somebody"), owner.get("host", "some host")
+        return f"{user} on {host} (process {owner.get('pid')}), for {age}"
+
+    def _take(self) -> bool:
+        owner = {"user": _user(), "host": platform.node(), "pid": os.getpid(), "since": time.time()}
+        try:
+            handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+        except FileExistsError:
+            return False
+        with os.fdopen(handle, "w") as file:
+            json.dump(owner, file)
+        return True
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            return dict(json.loads(self.path.read_text()))
+        except (OSError, ValueError):  # just released, or just being written
+            return {}
+
+    def _remove_stale(self) -> bool:
+        """Remove a claim whose owner is gone."""
+        try:
+            silent = time.time() - self.path.stat().st_mtime
+        except FileNotFoundError:
+            return True
+        owner = self._read()
+        here = owner.get("host") == platform.node()
+        dead = here and not _alive(int(owner.get("pid", 0)))
+        if not dead and silent < STALE:
+            return False
+        log.warning("taking over %s: its owner, %s, is gone", self.path.name, self.holder())
+        aside = self.path.with_name(f"{self.path.name}.stale-{os.getpid()}")
+        try:  # rename first: of two that take over, one succeeds
+            self.path.rename(aside)
+        except FileNotFoundError:
+            return True
+        aside.unlink()
+        return True
+
+    def _beat(self) -> None:
+        while not self._stop.wait(HEARTBEAT):
+            try:
+                os.utime(self.path)
+            except OSError:
+                return
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

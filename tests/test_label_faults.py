@@ -1,0 +1,211 @@
+"""Label stores under kills, races, full disks and damage: nothing lost, nothing half-accepted, a clear message."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from conftest import labels_spec, make_labels, run_spec
+from hald.errors import UserError
+from hald.files import write_json
+from hald.labels.claim import Claim
+from hald.labels.store import LabelStore
+from hald.labels.verify import verify_store
+from hald.specs.base import Identity
+from hald.train.run import Places as RunPlaces
+from hald.train.run import evaluate
+from killing import finish, relabel_job, start
+
+CPU = torch.device("cpu")
+VIEWS = 5
+IDENTITY = Identity("k" * 10, "c" * 64)
+
+
+def markers(store: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in (store / "views").glob("*.json")}
+
+
+@pytest.mark.slow
+def test_twenty_kills_and_resumes_end_in_the_same_store(real_set: Path, teacher: Path, tmp_path: Path) -> None:
+    whole = make_labels(labels_spec(), real_set, [teacher], tmp_path / "whole.zarr", range(VIEWS))
+    kills = [("rename", 1), ("rename", 2), ("rename", 5), ("rename", 9), ("marker", 1), ("marked", 1)]
+    kills += [("write", n) for n in (1, 4, 9, 14)] + [("marker", 1), ("rename", 12), ("write", 7)]
+    kills += [("time", n) for n in (1, 10, 20, 40, 60, 80, 100)]
+    assert len(kills) == 20
+    store, deaths = tmp_path / "killed.zarr", Counter()
+    for phase, number in kills:
+        process = start(relabel_job, real_set, teacher, store, phase, number, range(VIEWS))
+        deaths[phase] += finish(process) == -signal.SIGKILL
+        if (store / "zarr.json").exists():
+            opened = LabelStore(store)
+            for view in opened.views():
+                opened.check(view)  # what is marked is whole, at every moment
+    assert all(deaths[phase] for phase in ("write", "rename", "marker", "marked", "time")), deaths
+    assert finish(start(relabel_job, real_set, teacher, store, "", 0, range(VIEWS))) == 0
+    assert markers(store) == markers(whole)
+    assert list(verify_store(store)) == []
+    assert not any((store / "claims").iterdir())
+
+
+@pytest.mark.slow
+def test_four_writers_fill_four_blocks_and_two_runs_race_for_one_store(
+    real_set: Path, teacher: Path, tmp_path: Path
+) -> None:
+    whole = make_labels(labels_spec(), real_set, [teacher], tmp_path / "whole.zarr", range(8))
+    store = tmp_path / "raced.zarr"
+    blocks = [range(i, i + 2) for i in range(0, 8, 2)] + [range(8), range(8)]
+    processes = [start(relabel_job, real_set, teacher, store, "", 0, block) for block in blocks]
+    assert [finish(process) for process in processes] == [0] * 6
+    assert markers(store) == markers(whole)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_claim_is_exclusive_and_a_dead_owners_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "claims/00000.json"
+    with Claim(path) as mine:
+        assert mine.granted
+        with Claim(path) as theirs:
+            assert not theirs.granted
+            assert f"process {os.getpid()}" in theirs.holder()
+        assert path.exists()
+    assert not path.exists()
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    write_json(path, {"user": "x", "host": os.uname().nodename, "pid": gone.pid, "since": time.time()})
+    with Claim(path) as claim:
+        assert claim.granted
+
+
+def test_a_claim_from_another_host_is_stale_without_a_heartbeat(tmp_path: Path) -> None:
+    path = tmp_path / "claim.json"
+    write_json(path, {"user": "x", "host": "elsewhere", "pid": 1, "since": time.time()})
+    with Claim(path) as claim:
+        assert not claim.granted
+    os.utime(path, (time.time() - 1000, time.time() - 1000))
+    with Claim(path) as claim:
+        assert claim.granted
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of our own needs root")
+def test_a_full_disk_keeps_what_was_done(real_set: Path, teacher: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=700k", "tmpfs", str(disk)]).returncode:
+        pytest.skip("cannot mount a tmpfs here")
+    try:
+        with pytest.raises(UserError, match=r"disk of .* is full: view \d+ was not kept, the views before it are safe"):
+            make_labels(labels_spec(), real_set, [teacher], disk / "s.zarr", range(200))
+        store = LabelStore(disk / "s.zarr")
+        kept = store.views()
+        assert kept == list(range(len(kept)))
+        for view in kept:
+            store.check(view)
+        bigger = shutil.copytree(disk / "s.zarr", tmp_path / "bigger.zarr")
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+    make_labels(labels_spec(), real_set, [teacher], bigger, range(len(kept) + 2))
+    whole = make_labels(labels_spec(), real_set, [teacher], tmp_path / "whole.zarr", range(len(kept) + 2))
+    assert markers(bigger) == markers(whole)
+
+
+def edit_header(store: Path, **changes: object) -> None:
+    group = json.loads((store / "zarr.json").read_text())
+    group["attributes"] |= changes
+    (store / "zarr.json").write_text(json.dumps(group))
+
+
+def flip_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    path.write_bytes(bytes(content))
+
+
+DAMAGE = {
+    "flipped bit": (
+        lambda s: flip_bit(s / "q/c/1/0/0"),
+        r"array q view 1: chunk 0 of .* is damaged",
+        "array q is damaged",
+    ),
+    "flipped box": (
+        lambda s: flip_bit(s / "box/c/0/0/0"),
+        r"array box view 0: chunk 0 .* damaged",
+        "array box is damaged",
+    ),
+    "truncated": (
+        lambda s: os.truncate(s / "q/c/0/0/0", 40),
+        "array q view 0: .* has 40 bytes",
+        "of view 0 has 40 bytes",
+    ),
+    "empty": (
+        lambda s: os.truncate(s / "scale/c/1/0", 0),
+        "array scale view 1: .* has 0 bytes",
+        "of view 1 has 0 bytes",
+    ),
+    "missing": (lambda s: (s / "q/c/1/0/0").unlink(), "array q view 1: .* is missing", "array q of view 1 is missing"),
+    "marker": (
+        lambda s: (s / "views/00001.json").unlink(),
+        "view 1: has data but no marker",
+        "view 1 of .* is not complete",
+    ),
+    "class order": (
+        lambda s: edit_header(s, classes=[str(9 - i) for i in range(10)]),
+        "class order .* its teacher has",
+        "class order .* dataset .* has",
+    ),
+    "batch size": (lambda s: edit_header(s, batch=4), "batches of 4, that is 5 batches", "batches of 4 at 32 px"),
+    "future format": (lambda s: edit_header(s, format=2), "has format 2.*update", "has format 2.*update this package"),
+    "settings": (lambda s: edit_header(s, spec=json.loads(json.dumps(altered()))), "do not give its key", None),
+    "images": (lambda s: flip_bit(s / "images/c/0/0/0/0"), "images .* damaged|are not those", "images"),
+}
+
+
+def altered() -> dict[str, object]:
+    from hald.specs.base import to_dict
+
+    return to_dict(labels_spec(flip=0.25))
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_damage_is_named_by_verify_and_refused_by_the_trainer(
+    name: str, store: Path, digits: Path, tmp_path: Path
+) -> None:
+    damage, verified, refused = DAMAGE[name]
+    private = shutil.copytree(store, tmp_path / "private.zarr")  # images are hard links: do not damage the original
+    assert list(verify_store(private)) == []
+    damage(private)
+    problems = [str(problem) for problem in verify_store(private)]
+    assert len(problems) == 1
+    assert re.search(verified, problems[0]), problems
+    if refused:
+        with pytest.raises(UserError, match=refused):
+            evaluate(
+                run_spec(), [0], RunPlaces(digits, private, tmp_path / "records", tmp_path / "partial"), CPU, IDENTITY
+            )
+        assert not (tmp_path / "records").exists()
+
+
+def test_deep_verification_recomputes_labels(store: Path) -> None:
+    assert list(verify_store(store, deep=2)) == []
+    edit_header(store, view_settings=LabelStore(store).header.view_settings | {"seed": 7})
+    problems = [str(problem) for problem in verify_store(store, deep=1)]
+    assert any("is not what its seed draws" in problem for problem in problems)
+
+
+def test_a_read_only_store_can_be_read(store: Path, tmp_path: Path, digits: Path) -> None:
+    """As another user's: no write permission anywhere (root ignores permissions, so only the reader's mode is seen)."""
+    for path in [store, *store.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        evaluate(run_spec(), [0], RunPlaces(digits, store, tmp_path / "records", tmp_path / "partial"), CPU, IDENTITY)
+    finally:
+        for path in [store, *store.rglob("*")]:
+            path.chmod(0o755 if path.is_dir() else 0o644)
