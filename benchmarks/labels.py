@@ -199,6 +199,7 @@ def compare(title: str, logits: Logits, views: int, size: int, folder: Path) -> 
             times[codec]["load"].append(timed(lambda p=path: our_load(p, views)))
     rows = {name: {kind: statistics.median(entry) for kind, entry in spent.items()} for name, spent in times.items()}
     half = torch.softmax(torch.from_numpy(logits) / T, dim=1).half().double()
+    half /= half.sum(dim=1, keepdim=True)  # compare as distributions: the rounded rows do not quite add up to one
     first = folder / f"{title}-peers-0"
     rows["peers"] |= {
         "bytes": tree_bytes(first),

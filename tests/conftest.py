@@ -221,6 +221,7 @@ def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
         "handover": "carry",
         "smoothing": 0.8,
         "sampling": "permutation",
+        "top_k": None,
         "threads": 1,
     }
     return RunSpec(**(values | changes))

@@ -12,6 +12,7 @@ from conftest import run_spec
 from hald.errors import UserError
 from hald.files import read_json
 from hald.jobs import Interrupted
+from hald.labels.codec import keep_top
 from hald.labels.store import LabelStore
 from hald.specs.base import Identity
 from hald.specs.run import Stage
@@ -76,6 +77,27 @@ def test_soft_loss_against_numpy(rng: np.random.Generator) -> None:
     assert float(SoftLoss(20.0, False)(logits, target + 5.0)) == pytest.approx(
         expected, rel=1e-9
     )  # a constant is no matter
+
+
+def test_soft_loss_of_a_pruned_label_is_finite_and_over_the_kept_classes(rng: np.random.Generator) -> None:
+    student, teacher = (torch.from_numpy(rng.normal(0, 3, (5, 7))).requires_grad_() for _ in range(2))
+    loss = SoftLoss(20.0, False)(student, keep_top(teacher.detach(), 3))
+    loss.backward()
+    kept = teacher.detach().topk(3, dim=1)
+    p = torch.softmax(kept.values / 20, dim=1)
+    log_q = torch.log_softmax(student.detach() / 20, dim=1).gather(1, kept.indices)
+    assert float(loss.detach()) == pytest.approx(float((p * (p.log() - log_q)).sum(dim=1).mean()), rel=1e-9)
+    assert torch.isfinite(student.grad).all()
+
+
+@pytest.mark.parametrize("changes", [{"sampling": "replacement", "pool": 4}, {"top_k": 3}])
+def test_pruning_baselines_read_the_same_store(
+    changes: dict[str, object], digits: Path, store: Path, tmp_path: Path
+) -> None:
+    """LPLD: the first batches, drawn with replacement. LPQLD: the largest logits only."""
+    target = places(digits, store, tmp_path)
+    evaluate(run_spec(**changes), [0], target, CPU, IDENTITY)
+    assert np.isfinite(read_json(target.records / "seed-0.json")["curve"][-1]["loss"])
 
 
 def test_hard_loss_against_numpy(rng: np.random.Generator) -> None:

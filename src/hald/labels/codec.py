@@ -18,7 +18,7 @@ from hald.errors import UserError
 Arrays = dict[str, NDArray[Any]]
 Logits = NDArray[np.float32]
 
-STEP = 1 / 64  # of i16
+STEP = 1 / 80  # of i16: an error below that of fp16 probabilities at C = 100 and at C = 1000
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ def _decode_u8(rows: Mapping[str, Tensor], _: int) -> Tensor:
 
 
 def _encode_i16(logits: Logits, _: int) -> Arrays:
-    """Steps of 1/64 around the row's middle."""
+    """Fixed steps around the row's middle."""
     middle = (logits.max(axis=1, keepdims=True) + logits.min(axis=1, keepdims=True)) / 2
     steps = np.rint((logits - middle) / STEP)
     if np.abs(steps).max(initial=0) > np.iinfo(np.int16).max:
-        raise UserError("logits spread over more than 1023 and do not fit codec i16; use u8 or f16")
+        raise UserError("logits spread over more than 800 and do not fit codec i16; use u8 or f16")
     return {"q": steps.astype(np.int16)}
 
 
@@ -74,6 +74,12 @@ def _decode_topk(rows: Mapping[str, Tensor], classes: int) -> Tensor:
 def _float_step(rows: Mapping[str, Tensor]) -> Tensor:
     """Half the spacing of float16 at the row's largest magnitude."""
     return rows["q"].to(torch.float32).abs().amax(dim=1, keepdim=True).clamp(min=2.0**-14) * 2.0**-11
+
+
+def keep_top(logits: Tensor, k: int) -> Tensor:
+    """The k largest logits of each row, minus infinity elsewhere: a dense label read as LPQLD's MR-k."""
+    kept = logits.topk(min(k, logits.shape[1]), dim=1)
+    return torch.full_like(logits, -torch.inf).scatter_(1, kept.indices, kept.values)
 
 
 CODECS = {

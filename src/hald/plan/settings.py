@@ -111,7 +111,7 @@ class Labels:
     mix: Literal["cutmix", "mixup", "none"] = option("Mixing inside a batch", "cutmix")
     mix_alpha: float = option("Both parameters of the Beta distribution of the mixing share", 1.0, exclusiveMinimum=0)
     codec: Literal["u8", "i16", "f16", "topk"] = option(
-        "How logits are stored: a byte per class and a scale per label, steps of 1/64, half precision, or the top few",
+        "How logits are stored: a byte per class and a scale per label, fixed steps in two bytes, half precision, or the top few",
         "u8",
     )
     top_k: int = option("Logits kept per label with `codec: topk`", 100, minimum=1)
@@ -140,6 +140,9 @@ class Evaluation:
     smoothing: float = option("Label smoothing of the hard stage", 0.8, minimum=0, maximum=1)
     sampling: Literal["permutation", "replacement"] = option(
         "How stored batches are drawn: each once per pass over the pool, or with replacement", "permutation"
+    )
+    top_k: int | None = option(
+        "Use only the k largest logits of every label, renormalised (LPQLD); empty: all of them", None, minimum=1
     )
     slc_rounding: Literal["batches", "floor"] = option(
         "An SLC that is no multiple of the IPC: a prefix of whole batches of one more view, or whole views only",

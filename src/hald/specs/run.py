@@ -37,6 +37,7 @@ class RunSpec:
     handover: str
     smoothing: float
     sampling: str
+    top_k: int | None
     threads: int
 
     @property

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from hald.draws import Ints, generator, permutation
+from hald.labels.codec import keep_top
 from hald.labels.store import GEOMETRY, LabelStore
 from hald.specs.run import RunSpec
 from hald.train.batches import Batch, rendered
@@ -63,4 +64,5 @@ class SoftPool:
         batches = [(int(i), self.rows(int(i))) for i in ids]
         for x, rows in rendered(self.images, self.view, batches, self.spec):
             stored = {name: array[rows.start : rows.stop] for name, array in self.labels.items()}
-            yield Batch(x, self.codec.decode(stored, self.classes))
+            logits = self.codec.decode(stored, self.classes)
+            yield Batch(x, keep_top(logits, self.spec.top_k) if self.spec.top_k else logits)
