@@ -52,8 +52,8 @@ docs: $(READY) ## write the config schema and config/README.md from the source
 bench-labels: $(READY) ## label store against the released format: bytes, speed, error
 	@$(BIN)/python benchmarks/labels.py
 
-readme: demo ## put the demo's table into README.md
-	@$(BIN)/python docs/fill.py README.md
+readme: demo bench-labels ## put the demo's and the benchmark's tables into the documents
+	@$(BIN)/python docs/fill.py README.md docs/labels.md
 
 clean: ## remove results and Snakemake's state (label stores elsewhere stay)
 	@rm -rf results .snakemake

@@ -9,6 +9,7 @@ T = 20. The peers' format is written by `peer_write`, a few lines below.
 
 import json
 import os
+import platform
 import statistics
 import tempfile
 import time
@@ -23,7 +24,7 @@ from numpy.typing import NDArray
 
 from hald.data.decode import decode
 from hald.data.sources import parquet
-from hald.files import array_digest, tree_bytes, write_json
+from hald.files import array_digest, tree_bytes, write_json, write_text
 from hald.labels.codec import CODECS
 from hald.labels.relabel import library_versions
 from hald.labels.store import FORMAT, GEOMETRY, Header, LabelStore, create_store
@@ -233,25 +234,39 @@ def peer_batch(path: Path, views: int) -> float:
     return timed(lambda: [pool[i][5].float() for i in chosen]) / 500 * 1e6
 
 
-def show(title: str, rows: dict[str, dict[str, float]], labels: int) -> None:
+def table(title: str, rows: dict[str, dict[str, float]], labels: int) -> str:
+    """Markdown: bytes and error of every format, and how many times faster than the peers' it is."""
     peers = rows["peers"]
-    print(f"\n{title}: {labels:,} labels")
-    print(f"{'format':<8}{'bytes/label':>12}{'bytes':>8}{'write':>9}{'load':>9}{'batch':>10}{'mean KL':>11}")
+    lines = [
+        f"**{title}, {labels:,} labels**",
+        "",
+        "| format | bytes per label | of peers' | write | load all | one batch | mean KL |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
     for name, row in rows.items():
         write, load = peers["write"] / row["write"], peers["load"] / row["load"]
-        ratios = f"{row['bytes'] / peers['bytes']:>8.3f}{write:>8.1f}x{load:>8.1f}x"
-        print(f"{name:<8}{row['bytes'] / labels:>12.1f}{ratios}{row['batch_us']:>7.0f} us{row['kl']:>11.2e}")
+        cells = [
+            f"{row['bytes'] / labels:.1f}",
+            f"{row['bytes'] / peers['bytes']:.3f}",
+            f"{write:.1f}x",
+            f"{load:.1f}x",
+        ]
+        kl = "–" if np.isnan(row["kl"]) else f"{row['kl']:.2e}"
+        lines.append(f"| {name} | {' | '.join(cells)} | {row['batch_us']:.0f} us | {kl} |")
+    return "\n".join([*lines, "", ""])
 
 
 def main() -> None:
     torch.set_num_threads(2)
     result: dict[str, float] = {}
+    tables = ""
     c1000 = imagenet_like(20000)
     c100, source = real_logits(20, 1000)
     with tempfile.TemporaryDirectory(dir=".") as name:
         for title, logits, views, size in (("c1000", c1000, 10, 224), ("c100", c100, 20, 32)):
             rows = compare(title, logits, views, size, Path(name))
-            show(f"C = {logits.shape[1]} ({'ImageNet-like' if title == 'c1000' else source})", rows, len(logits))
+            name_of = "ImageNet-like" if title == "c1000" else source
+            tables += table(f"C = {logits.shape[1]} ({name_of})", rows, len(logits))
             u8, i16, peers = rows["u8"], rows["i16"], rows["peers"]
             suffix = "" if title == "c1000" else "_c100"
             result |= {
@@ -263,7 +278,11 @@ def main() -> None:
                 f"write_speedup{suffix}": peers["write"] / u8["write"],
             }
     write_json(Path("results/bench/labels.json"), result)
-    print("\nresults/bench/labels.json", json.dumps(result, indent=1), sep="\n")
+    facts = f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, " + ", ".join(
+        f"{name} {version}" for name, version in library_versions().items()
+    )
+    write_text(Path("results/bench/labels.md"), f"{tables}{facts}\n")
+    print(f"\n{tables}{facts}\n\nresults/bench/labels.json", json.dumps(result, indent=1), sep="\n")
 
 
 if __name__ == "__main__":

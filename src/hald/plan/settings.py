@@ -111,7 +111,7 @@ class Labels:
     mix: Literal["cutmix", "mixup", "none"] = option("Mixing inside a batch", "cutmix")
     mix_alpha: float = option("Both parameters of the Beta distribution of the mixing share", 1.0, exclusiveMinimum=0)
     codec: Literal["u8", "i16", "f16", "topk"] = option(
-        "How logits are stored: a byte per class and a scale per label, fixed steps in two bytes, half precision, or the top few",
+        "How logits are stored: a byte per class and a scale per label, two bytes, half precision, or the top few",
         "u8",
     )
     top_k: int = option("Logits kept per label with `codec: topk`", 100, minimum=1)
