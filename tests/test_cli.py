@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -29,13 +28,12 @@ def here(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 STORE = "results/labels/digits/old_0123456789.zarr"
 
 
-def test_help_is_quick_and_has_examples() -> None:
-    start = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "hald.cli", "labels", "--help"], capture_output=True, text=True, check=True
-    )
-    assert time.monotonic() - start < 3  # torch is not imported
+def test_help_has_examples_and_does_not_wait_for_torch() -> None:
+    code = "import sys\nfrom hald.cli import main\ntry: main(['labels', '--help'])\n"
+    code += "except SystemExit: print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "hald labels verify --deep 2 STORE.zarr" in done.stdout
+    assert done.stdout.endswith("False\n")
 
 
 def test_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

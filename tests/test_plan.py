@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from conftest import ROOT, TINY_DEMO
 from hald.errors import UserError
 from hald.files import write_json
-from hald.plan import Plan, make_plan, missing_blocks
-from hald.plan.build import pool_size, stages_of
+from hald.plan import Plan, make_plan
+from hald.plan.arithmetic import missing_blocks, pool_size, stages_of
 from hald.plan.config import load_config
 from hald.plan.jobs import RuleJobs
 from hald.plan.settings import Evaluation

@@ -50,6 +50,7 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.models.small": NETWORK,
     "hald.models.weights": frozenset({"squeeze", "synthesis.rded", "relabel"}),
     "hald.plan": NONE,
+    "hald.plan.arithmetic": NONE,
     "hald.plan.build": NONE,
     "hald.plan.config": NONE,
     "hald.plan.jobs": NONE,

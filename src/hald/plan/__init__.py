@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hald.plan.build import build, missing_blocks
+from hald.plan.build import build
 from hald.plan.config import load_config
 from hald.plan.model import Plan
 from hald.provenance import canonical, code_digests
 from hald.specs.base import to_dict
 
-__all__ = ["SOURCE", "Plan", "frozen_plan", "make_plan", "missing_blocks"]
+__all__ = ["SOURCE", "Plan", "frozen_plan", "make_plan"]
 
 VARIABLE = "HALD_PLAN"
 SOURCE = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hald.errors import UserError
-from hald.plan.build import missing_blocks
+from hald.plan.arithmetic import missing_blocks
 from hald.plan.config import suggest
 from hald.plan.model import Plan
 from hald.specs.base import to_dict

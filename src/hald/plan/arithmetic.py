@@ -1,0 +1,71 @@
+"""The plan's arithmetic: stage lengths, the part of a store that an SLC means, blocks of units."""
+
+from collections.abc import Iterable
+
+from hald.errors import UserError
+from hald.plan.settings import Evaluation
+from hald.specs.labels import LabelsSpec
+from hald.specs.run import Stage
+
+
+def stages_of(evaluation: Evaluation, slc: int) -> tuple[Stage, ...]:
+    """The stages of an evaluation at one SLC. Soft-hard-soft: [soft // 2, hard, soft - soft // 2] (paper)."""
+    kinds = evaluation.order.split("-")
+    hard = _at_slc(evaluation.hard_epochs, slc)
+    if kinds == ["hard"] and hard == 0:
+        hard = evaluation.epochs
+    soft = evaluation.epochs - hard
+    if (hard > 0) != ("hard" in kinds) or (soft > 0) != ("soft" in kinds):
+        raise UserError(
+            f"order '{evaluation.order}' does not go with {evaluation.epochs} epochs of which {hard} are hard "
+            f"(at SLC {slc}); set hard_epochs between 1 and {evaluation.epochs - 1} for mixed orders, and 0 for 'soft'"
+        )
+    budget = {"soft": soft, "hard": hard}
+    left = dict(budget)
+    stages = []
+    for i, kind in enumerate(kinds):
+        epochs = left[kind] if kind not in kinds[i + 1 :] else budget[kind] // 2
+        left[kind] -= epochs
+        stages.append(Stage(kind, epochs))
+    if not all(stage.epochs for stage in stages):
+        raise UserError(
+            f"order '{evaluation.order}' needs at least two epochs of '{kinds[0]}', found {budget[kinds[0]]}"
+        )
+    return tuple(stages)
+
+
+def _at_slc(value: int | dict[int, int], slc: int) -> int:
+    """A setting that may depend on the SLC: the entry at or below it, or the lowest one."""
+    if isinstance(value, int):
+        return value
+    if not value:
+        raise UserError("a map from SLC to epochs needs at least one entry, e.g. {10: 150}")
+    return value[max((known for known in value if known <= slc), default=min(value))]
+
+
+def pool_size(labels: LabelsSpec, ipc: int, slc: int, rounding: str) -> int:
+    """Stored batches that an SLC amounts to: whole views, then whole batches of one more view (or none: `floor`)."""
+    views, rest = divmod(slc, ipc)
+    more = 0 if rounding == "floor" else rest * labels.classes // labels.batch
+    pool = views * labels.batches + more
+    if pool == 0:
+        raise UserError(
+            f"SLC {slc} at IPC {ipc} leaves no whole batch of labels (batch {labels.batch}, {labels.classes} classes); "
+            f"ask for SLC >= {ipc}" + (" or slc_rounding: batches" if rounding == "floor" else "")
+        )
+    return pool
+
+
+def missing_blocks(done: Iterable[bool], size: int, needed: int | None = None) -> list[int]:
+    """Units 0, 1, ... in aligned blocks of `size`: for every block that lacks one of the first `needed`, its last gap.
+
+    A job that is given this unit does all undone units of its block, so blocks never overlap and a killed job's
+    successor finds its way without a list.
+    """
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for unit, finished in enumerate(done):
+        if not finished:
+            first.setdefault(unit // size, unit)
+            last[unit // size] = unit
+    return [unit for block, unit in sorted(last.items()) if needed is None or first[block] < needed]
