@@ -164,6 +164,11 @@ DAMAGE = {
     "batch size": (lambda s: edit_header(s, batch=4), "batches of 4, that is 5 batches", "batches of 4 at 32 px"),
     "future format": (lambda s: edit_header(s, format=2), "has format 2.*update", "has format 2.*update this package"),
     "settings": (lambda s: edit_header(s, spec=json.loads(json.dumps(altered()))), "do not give its key", None),
+    "teacher": (lambda s: flip_bit(s / "teachers/0/teacher.safetensors"), "weights of teacher 0 are not those", None),
+    "no teacher": (lambda s: shutil.rmtree(s / "teachers"), "weights of teacher 0 are gone", None),
+    "codec": (lambda s: edit_header(s, codec="f16"), "codec or seed are not those", None),
+    "marker content": (lambda s: (s / "views/00001.json").write_text("{"), "view 1: its marker is damaged", None),
+    "metadata": (lambda s: (s / "q/zarr.json").write_text("{"), "its metadata are damaged", None),
     "images": (lambda s: flip_bit(s / "images/c/0/0/0/0"), "images .* damaged|are not those", "images"),
 }
 
@@ -195,7 +200,7 @@ def test_damage_is_named_by_verify_and_refused_by_the_trainer(
 
 def test_deep_verification_recomputes_labels(store: Path) -> None:
     assert list(verify_store(store, deep=2)) == []
-    edit_header(store, view_settings=LabelStore(store).header.view_settings | {"seed": 7})
+    edit_header(store, view_settings=LabelStore(store).header.view_settings | {"scale": [0.9, 1.0]})
     problems = [str(problem) for problem in verify_store(store, deep=1)]
     assert any("is not what its seed draws" in problem for problem in problems)
 

@@ -281,6 +281,8 @@ def test_two_experiments_may_not_define_one_table(root: Path) -> None:
 def test_values_from_the_command_line_are_typed(root: Path) -> None:
     """Snakemake hands nested --config values over as text."""
     text = {"evaluations": {"hald": {"lr": "1e-3", "hard_epochs": "2"}}, "tables": {"main": {"slc": ["2", "4"]}}}
+    text["labels"] = {"teachers": ["resnet10", "resnet10"], "weights": ["0.75", "0.25"]}  # type: ignore[assignment]
     _, experiments = load_config({"experiments": ["tiny"], "override": {"tiny": text}}, root)
     assert experiments["tiny"].evaluations["hald"].lr == 0.001
     assert experiments["tiny"].tables["main"].slc == (2, 4)
+    assert experiments["tiny"].labels.weights == (0.75, 0.25)

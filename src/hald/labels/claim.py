@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hald.errors import UserError
 from hald.jobs import duration, log
 
 HEARTBEAT = 20.0
@@ -52,6 +53,10 @@ class Claim:
             handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         except FileExistsError:
             return False
+        except PermissionError as error:
+            raise UserError(
+                f"no permission to write to {self.path.parents[1]}; ask its owner, or copy the store"
+            ) from error
         with os.fdopen(handle, "w") as file:
             json.dump(owner, file)
         return True

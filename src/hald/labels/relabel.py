@@ -87,7 +87,7 @@ class Labeller:
         self.images = torch.from_numpy(store.images()).to(device)
         self.teachers = []
         for number, weight in enumerate(self.spec.weights):
-            model, record = load_teacher(store.folder / "teachers" / str(number), store.header.classes, 0.0, device)
+            model, record = load_teacher(store.teacher(number), store.header.classes, 0.0, device)
             self.teachers.append(LabelTeacher(model, weight, record["mean"], record["std"]))
 
     def compute(self, view: int) -> bool:

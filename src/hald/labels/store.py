@@ -130,11 +130,13 @@ class LabelStore:
 
     def __init__(self, folder: Path) -> None:
         if not (folder / "zarr.json").is_file():
-            raise UserError(f"there is no label store at {folder}; make it with `snakemake {folder}/views/00000.json`")
+            raise UserError(f"there is no label store at {folder}")
         self.folder = folder
         self.group = zarr.open_group(folder, mode="r+" if os.access(folder, os.W_OK) else "r")
         attributes = dict(self.group.attrs)
         found = attributes.get("format")
+        if "codec" not in attributes:
+            raise UserError(f"{folder} is a Zarr group, but no label store")
         if found != FORMAT:
             newer = isinstance(found, int) and found > FORMAT
             remedy = "update this package" if newer else "remove it and run again"
@@ -167,6 +169,15 @@ class LabelStore:
                 f"the images in label store {self.folder} are not those its labels were made for; remove the store"
             )
         return images
+
+    def teacher(self, number: int) -> Path:
+        """Folder of one of the store's teachers, whose weights are those that labelled."""
+        folder = self.folder / "teachers" / str(number)
+        weights = folder / "teacher.safetensors"
+        if not weights.is_file() or file_digest(weights) != self.header.teachers[number]["sha256"]:
+            state = "are not those that made its labels" if weights.is_file() else "are gone"
+            raise UserError(f"label store {self.folder}: the weights of teacher {number} {state}; it cannot be grown")
+        return folder
 
     def marker(self, view: int) -> Path:
         """Completion marker of a view."""

@@ -11,7 +11,7 @@ from hald.draws import permutation
 from hald.errors import UserError
 from hald.files import file_digest, read_json
 from hald.labels.relabel import Labeller
-from hald.labels.store import LabelStore
+from hald.labels.store import GEOMETRY, LabelStore
 from hald.provenance import key_of, require_same_classes
 from hald.specs.base import from_dict
 from hald.specs.labels import LabelsSpec
@@ -40,6 +40,9 @@ def verify_store(folder: Path, deep: int = 0, device: torch.device | None = None
     except UserError as error:
         yield Problem(str(folder), str(error))
         return
+    except Exception as error:  # metadata that cannot be read at all
+        yield Problem(str(folder), f"its metadata are damaged ({type(error).__name__}: {error})")
+        return
     yield from _orphans(store)
     bad = set()
     for view in store.views():
@@ -56,7 +59,8 @@ def verify_store(folder: Path, deep: int = 0, device: torch.device | None = None
 def _check_header(store: LabelStore) -> None:
     """The header must agree with itself, with the arrays and with the teachers inside the store."""
     header = store.header
-    images, batches = store.array("image").shape[1], store.array("lam").shape[1]
+    shapes = {name: store.array(name).shape for name in (*store.codec.dtypes, *GEOMETRY)}
+    images, batches = shapes["image"][1], shapes["lam"][1]
     if (header.count, header.batches) != (images, batches):
         raise UserError(
             f"label store {store.folder}: the header says {header.count} images in batches of {header.batch}, that is "
@@ -64,8 +68,12 @@ def _check_header(store: LabelStore) -> None:
         )
     if header.teachers and header.key != key_of("relabel", from_dict(LabelsSpec, header.spec), header.code):
         raise UserError(f"label store {store.folder}: its settings do not give its key {header.key}; they were changed")
-    for folder in sorted((store.folder / "teachers").glob("*")):
-        classes = read_json(folder / "teacher.json")["classes"]
+    if header.teachers and (
+        header.codec != header.spec["codec"] or header.view_settings["seed"] != header.spec["seed"]
+    ):
+        raise UserError(f"label store {store.folder}: codec or seed are not those of its settings; they were changed")
+    for number in range(len(header.teachers)):
+        classes = read_json(store.teacher(number) / "teacher.json")["classes"]
         require_same_classes(header.classes, f"label store {store.folder}", classes, "its teacher", "Remove the store.")
 
 
@@ -79,7 +87,12 @@ def _orphans(store: LabelStore) -> Iterator[Problem]:
 
 def _check_view(store: LabelStore, view: int) -> Iterator[Problem]:
     """Sizes and hashes of a view's files; the chunk where a damaged one can be told."""
-    for name, entry in store.marked_files(view).items():
+    try:
+        marked = store.marked_files(view)
+    except (ValueError, KeyError) as error:
+        yield Problem(f"{store.folder} view {view}", f"its marker is damaged ({error}); {store.remedy(view)}")
+        return
+    for name, entry in marked.items():
         path = store.file(name, view)
         where = f"{store.folder} array {name} view {view}"
         if not path.is_file():

@@ -4,7 +4,7 @@ import difflib
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +114,9 @@ def _validate(content: dict[str, Any], schema: dict[str, Any], where: str) -> No
     and mappings as text.
     """
     validator = jsonschema.Draft202012Validator(schema)
-    for error in validator.iter_errors(content):
-        if isinstance(error.instance, str) and error.validator in ("type", "anyOf"):
-            _set(content, list(error.absolute_path), yaml.load(error.instance, Loader=_Loader))
+    for leaf in [leaf for error in validator.iter_errors(content) for leaf in _leaves(error)]:
+        if isinstance(leaf.instance, str) and leaf.validator == "type":
+            _set(content, list(leaf.absolute_path), yaml.load(leaf.instance, Loader=_Loader))
     _require_finite(content, where)
     errors = sorted(validator.iter_errors(content), key=lambda error: [str(part) for part in error.path])
     if errors:
@@ -129,6 +129,13 @@ def _require_finite(content: Any, where: str, place: str = "") -> None:
     items = content.items() if isinstance(content, dict) else enumerate(content) if isinstance(content, list) else ()
     for name, value in items:
         _require_finite(value, where, f"{place}.{name}" if place else str(name))
+
+
+def _leaves(error: jsonschema.ValidationError) -> Iterator[jsonschema.ValidationError]:
+    """An error, and those of the alternatives behind it."""
+    yield error
+    for cause in error.context or ():
+        yield from _leaves(cause)
 
 
 def _set(content: Any, path: list[str | int], value: Any) -> None:
