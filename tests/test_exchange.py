@@ -121,6 +121,23 @@ def test_incomplete_directories_are_refused(tmp_path: Path) -> None:
         import_labels(tmp_path / "in", IMAGES, ["a", "b", "c"], tmp_path / "s.zarr")
 
 
+def test_a_failed_import_leaves_nothing_behind(store: Path, tmp_path: Path) -> None:
+    ours = LabelStore(store)
+    export_labels(ours, tmp_path / "out")
+    whole = (tmp_path / "out/epoch_1.tar").read_bytes()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    (tmp_path / "out/epoch_1.tar").write_bytes(whole[:500])
+    with pytest.raises(UserError, match=r"epoch_1.tar holds more than tensors and numbers, or is damaged"):
+        import_labels(tmp_path / "out", ours.images(), ours.header.classes, tmp_path / "new.zarr")
+    (tmp_path / "out/epoch_1.tar").unlink()
+    with pytest.raises(UserError, match="has orders for 2 epochs, expected 1"):
+        import_labels(tmp_path / "out", ours.images(), ours.header.classes, tmp_path / "new.zarr")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    (tmp_path / "out/epoch_1.tar").write_bytes(whole)
+    import_labels(tmp_path / "out", ours.images(), ours.header.classes, tmp_path / "new.zarr")
+    assert list(verify_store(tmp_path / "new.zarr")) == []
+
+
 def test_top_k_stores_export_renormalised_labels(real_set: Path, teacher: Path, tmp_path: Path) -> None:
     spec = labels_spec(codec="topk", top_k=3)
     store = LabelStore(make_labels(spec, real_set, [teacher], tmp_path / "s.zarr", range(1)))

@@ -6,7 +6,7 @@ bottom), probabilities (B, C) fp16 at T = 20]; `sampler_indices_dict.pt` holds e
 
 import contextlib
 import re
-import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from hald.draws import Ints
 from hald.errors import UserError
-from hald.files import array_digest
+from hald.files import array_digest, publish_dir
 from hald.jobs import Progress
 from hald.labels.codec import Logits
 from hald.labels.relabel import library_versions
@@ -127,23 +127,30 @@ def import_labels(
         raise UserError(f"{target} exists already; imports never change a store")
     epochs = _epoch_files(source)
     order = {int(epoch): np.asarray(rows, dtype=np.int64) for epoch, rows in _load(source / ORDER_FILE).items()}
-    first = _load(epochs[0])
-    header = _imported_header(source, first, images, classes, codec)
-    building = target.with_name(f".{target.name}.images")
-    ipc = len(images) // len(classes)
+    if sorted(order) != list(range(len(epochs))) or any(len(rows) != len(images) for rows in order.values()):
+        raise UserError(
+            f"{source / ORDER_FILE} has orders for {len(order)} epochs, expected {len(epochs)} of {len(images)} "
+            f"images each"
+        )
+    header = _imported_header(source, _load(epochs[0]), images, classes, codec)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as aside:
+        building = Path(aside) / "store.zarr"
+        _empty_store(building, header, images)
+        store = LabelStore(building)
+        progress = Progress(len(epochs), "views read")
+        for view, path in enumerate(epochs):
+            store.write(view, *_imported_view(_load(path), order[view], images.shape[2:], path))
+            progress.step()
+        publish_dir(building, target, "zarr.json")
+
+
+def _empty_store(folder: Path, header: Header, images: NDArray[np.uint8]) -> None:
+    """A store of given images, without teachers and views."""
+    ipc = len(images) // len(header.classes)
     units = (Unit(images[i : i + ipc], np.full(ipc, np.nan, dtype=np.float32)) for i in range(0, len(images), ipc))
-    write_set(building, units, classes, ipc, images.shape[-1], dataset_digest="", imported=source.name)
-    create_store(target, header, building, [])
-    shutil.rmtree(building)
-    store = LabelStore(target)
-    progress = Progress(len(epochs), "views read")
-    for view, path in enumerate(epochs):
-        if view not in order or len(order[view]) != len(images):
-            raise UserError(f"{source / ORDER_FILE} has no order of {len(images)} images for epoch {view}")
-        drawn, logits = _imported_view(_load(path), order[view], images.shape[2:], path)
-        with store.claim(view):
-            store.write(view, drawn, logits)
-        progress.step()
+    write_set(folder.with_suffix(".images"), units, header.classes, ipc, header.size, dataset_digest="")
+    create_store(folder, header, folder.with_suffix(".images"), [])
 
 
 def _epoch_files(source: Path) -> list[Path]:
