@@ -262,7 +262,9 @@ def main() -> None:
     tables = ""
     c1000 = imagenet_like(20000)
     c100, source = real_logits(20, 1000)
-    with tempfile.TemporaryDirectory(dir=".") as name:
+    made = Path("results/bench/labels.json")
+    made.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=made.parent) as name:
         for title, logits, views, size in (("c1000", c1000, 10, 224), ("c100", c100, 20, 32)):
             rows = compare(title, logits, views, size, Path(name))
             name_of = "ImageNet-like" if title == "c1000" else source
@@ -277,7 +279,7 @@ def main() -> None:
                 f"load_speedup{suffix}": peers["load"] / u8["load"],
                 f"write_speedup{suffix}": peers["write"] / u8["write"],
             }
-    write_json(Path("results/bench/labels.json"), result)
+    write_json(made, result)
     facts = f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, " + ", ".join(
         f"{name} {version}" for name, version in library_versions().items()
     )
