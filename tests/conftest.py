@@ -196,8 +196,9 @@ def labels_spec(**changes: object) -> "LabelsSpec":  # noqa: F821
 
 
 def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
-    from hald.specs.run import RunSpec, Stage
+    from hald.specs.run import LossSpec, RunSpec, Stage
 
+    stages = changes.get("stages", (Stage("soft", 2), Stage("hard", 2), Stage("soft", 2)))
     values = {
         "dataset": "0" * 10,
         "labels": "3" * 10,
@@ -212,17 +213,21 @@ def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
         "scale": (0.3, 1.0),
         "ratio": (0.75, 4 / 3),
         "flip": 0.0,
-        "stages": (Stage("soft", 2), Stage("hard", 2), Stage("soft", 2)),
+        "stages": stages,
+        "epochs": sum(stage.epochs or 0 for stage in stages),
+        "adaptive": None,
         "lr": 0.001,
         "eta": 2.0,
         "weight_decay": 0.01,
-        "temperature": 20.0,
-        "kd_scale": "none",
+        "loss": LossSpec("kl", {"temperature": 20.0, "squared": False}),
         "handover": "carry",
         "smoothing": 0.8,
         "sampling": "permutation",
         "top_k": None,
+        "precision": "float32",
+        "compile": "off",
         "threads": 1,
+        "origin": {},
     }
     return RunSpec(**(values | changes))
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,10 +14,12 @@ from conftest import ROOT, TINY_DEMO
 from hald.errors import UserError
 from hald.files import write_json
 from hald.plan import Plan, make_plan
-from hald.plan.arithmetic import missing_blocks, pool_size, stages_of
-from hald.plan.config import load_config
+from hald.plan.arithmetic import missing_blocks, pool_size
+from hald.plan.config import load_config, read_yaml
 from hald.plan.jobs import RuleJobs
-from hald.plan.settings import Evaluation
+from hald.plan.protocol import Where, protocol, stages_of
+from hald.plan.published import Published, Setting, read_published
+from hald.plan.settings import Adaptive, Evaluation
 from hald.plan.summary import report
 from hald.specs.base import from_dict, to_dict
 from hald.specs.labels import LabelsSpec
@@ -27,7 +30,9 @@ from hald.specs.run import Stage
 def root(tmp_path: Path) -> Path:
     """A folder with the project's datasets and one small experiment."""
     (tmp_path / "config/experiments").mkdir(parents=True)
-    (tmp_path / "config/datasets.yaml").write_text((ROOT / "config/datasets.yaml").read_text())
+    (tmp_path / "config/paper").mkdir()
+    for file in ("datasets.yaml", "evaluations.yaml", "paper/evaluation.yaml"):
+        (tmp_path / "config" / file).write_text((ROOT / "config" / file).read_text())
     (tmp_path / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
     return tmp_path
 
@@ -135,36 +140,102 @@ def test_a_table_is_current_while_it_means_the_same_and_has_its_records(root: Pa
         ("soft-hard-soft", 300, 150, [("soft", 75), ("hard", 150), ("soft", 75)]),
         ("soft-hard-soft", 300, 50, [("soft", 125), ("hard", 50), ("soft", 125)]),
         ("soft", 300, 0, [("soft", 300)]),
-        ("hard", 300, 0, [("hard", 300)]),
+        ("hard", 300, 300, [("hard", 300)]),
         ("hard-soft", 300, 150, [("hard", 150), ("soft", 150)]),
         ("soft-hard", 300, 150, [("soft", 150), ("hard", 150)]),
         ("hard-soft-hard", 300, 151, [("hard", 75), ("soft", 149), ("hard", 76)]),
     ],
 )
 def test_stages(order: str, epochs: int, hard: int, expected: list[tuple[str, int]]) -> None:
-    stages = stages_of(Evaluation(order=order, epochs=epochs, hard_epochs=hard), slc=100)  # type: ignore[arg-type]
+    stages = stages_of(Evaluation(order=order), epochs, hard)  # type: ignore[arg-type]
     assert stages == tuple(Stage(*entry) for entry in expected)
 
 
+def run_fields(evaluation: Evaluation, slc: int = 100, published: Published | None = None) -> dict[str, Any]:
+    return protocol(evaluation, 300, Where("imagenet1k", "torchvision/resnet18", 10, slc), published or Published())
+
+
+def test_explicit_first_and_last_lengths() -> None:
+    """The paper's phase-split table: 150 hard epochs between (50, 100), (100, 50) and (75, 75) soft ones."""
+    for first, last in ((50, 100), (100, 50), (75, 75)):
+        split = Evaluation("soft-hard-soft", 300, 150, first_epochs=first, last_epochs=last)
+        assert [stage.epochs for stage in run_fields(split)["stages"]] == [first, 150, last]
+    one = Evaluation("soft-hard-soft", 300, 150, last_epochs=40)
+    assert [stage.epochs for stage in run_fields(one)["stages"]] == [110, 150, 40]
+
+
+def test_alternating_stages() -> None:
+    """Released schedule S4: every n epochs, starting soft; the last stretch is cut short."""
+    stages = stages_of(Evaluation("alternating", alternate=4), 10, 0)
+    assert stages == (Stage("soft", 4), Stage("hard", 4), Stage("soft", 2))
+    assert stages_of(Evaluation("alternating", alternate=9, alternate_first="hard"), 10, 0)[0] == Stage("hard", 9)
+
+
 def test_hard_epochs_may_depend_on_the_slc() -> None:
-    evaluation = Evaluation(order="soft-hard-soft", epochs=300, hard_epochs={50: 150, 250: 75})
-    hard = {slc: stages_of(evaluation, slc)[1].epochs for slc in (10, 50, 200, 250, 500)}
+    evaluation = Evaluation("soft-hard-soft", 300, {50: 150, 250: 75})
+    hard = {slc: run_fields(evaluation, slc)["stages"][1].epochs for slc in (10, 50, 200, 250, 500)}
     assert hard == {10: 150, 50: 150, 200: 150, 250: 75, 500: 75}
 
 
 @pytest.mark.parametrize(
-    "evaluation",
+    ("evaluation", "message"),
     [
-        Evaluation(epochs=10, hard_epochs=5),
-        Evaluation("soft-hard", 10, 11),
-        Evaluation("soft-hard-soft", 10, 0),
-        Evaluation("hard", 10, 3),
-        Evaluation("soft-hard-soft", 3, 2),
+        (Evaluation(epochs=10, hard_epochs=5), "10 epochs of which 5 are hard"),
+        (Evaluation("soft-hard", 10, 11), "of which 11 are hard"),
+        (Evaluation("soft-hard-soft", 10, 0), "of which 0 are hard"),
+        (Evaluation("hard", 10, 3), "of which 3 are hard"),
+        (Evaluation("soft-hard-soft", 3, 2), "do not add up: first 0 and last 1"),
+        (Evaluation("soft-hard-soft", 300, 150, 50, 50), "first 50 and last 50 epochs must share the 150 soft"),
+        (Evaluation("soft-hard", 300, 150, first_epochs=50), "leave first_epochs"),
+        (Evaluation("alternating", 300, 150), "leave hard_epochs empty"),
+        (Evaluation(loss="gift", top_k=5), "leave top_k empty"),
+        (Evaluation("adaptive", 50), "three stages of at least 20"),
+        (Evaluation("adaptive", 300, adaptive=Adaptive(held_out=10)), "leaves nothing to train on at IPC 10"),
     ],
 )
-def test_stage_lengths_that_do_not_add_up_are_refused(evaluation: Evaluation) -> None:
-    with pytest.raises(UserError, match="hard"):
-        stages_of(evaluation, 10)
+def test_stage_lengths_that_do_not_add_up_are_refused(evaluation: Evaluation, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        run_fields(evaluation)
+
+
+def test_published_settings_come_first_and_are_named() -> None:
+    published = read_published(ROOT)
+    hald = Evaluation("soft-hard-soft")
+    # the paper's tables of rates and hard epochs, typed by hand
+    for slc, hard in ((50, 150), (200, 150), (250, 75), (300, 75)):
+        fields = run_fields(hald, slc, published)
+        assert fields["stages"][1].epochs == hard
+        assert fields["origin"] == {"lr": "paper", "eta": "paper", "hard_epochs": "paper"}
+    assert [stage.epochs for stage in run_fields(hald, 300, published)["stages"]] == [112, 75, 113]
+    assert run_fields(hald, 500, published)["origin"]["hard_epochs"] == "recommended"
+    assert published.rate("eta", "imagenet1k", "torchvision/resnet18", 50) == Setting(1, "paper")
+    assert published.rate("eta", "tiny_imagenet", "small/shufflenet_v2_x0_5", 40) == Setting(1, "paper")
+    assert published.rate("lr", "imagewoof", "torchvision/resnet50", 10) == Setting(0.005, "code")
+    assert published.rate("lr", "cifar100", "small/resnet18", 20) == Setting(0.001, "recommended")
+    assert published.rate("lr", "cifar100", "timm/vit_tiny_patch16_224", 10) == Setting(0.0005, "recommended")
+    assert published.hard_epochs("cifar100", 20, 300) == Setting(150, "recommended")
+    assert published.hard_epochs("tiny_imagenet", 20, 300) == Setting(50, "recommended")
+    assert published.hard_epochs("digits", 20, 100) == Setting(50, "recommended")
+
+
+def test_an_own_value_is_the_experiments() -> None:
+    published = read_published(ROOT)
+    fields = run_fields(Evaluation("soft-hard-soft", hard_epochs=100, lr=0.002, eta=2), 100, published)
+    assert fields["origin"] == {"lr": "experiment", "eta": "paper", "hard_epochs": "experiment"}
+    assert (fields["lr"], fields["eta"]) == (0.002, 2)
+
+
+def test_what_a_training_does_not_use_is_not_in_its_key() -> None:
+    plain, other = (run_fields(Evaluation("soft", smoothing=s, handover=h)) for s, h in ((0.8, "carry"), (0, "reset")))
+    assert plain == other
+    assert run_fields(Evaluation(gift_weight=0.5)) == run_fields(Evaluation())
+
+
+@pytest.mark.parametrize("name", sorted(read_yaml(ROOT / "config/evaluations.yaml")))
+def test_standard_evaluations_make_a_training(name: str) -> None:
+    evaluation = from_dict(Evaluation, read_yaml(ROOT / "config/evaluations.yaml")[name])
+    fields = run_fields(evaluation, 100, read_published(ROOT))
+    assert fields["adaptive"] or sum(stage.epochs for stage in fields["stages"]) == 300
 
 
 def labels(classes: int, ipc: int, batch: int = 16) -> LabelsSpec:

@@ -47,6 +47,8 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.models": NETWORK,
     "hald.models.bn": frozenset({"relabel"}),
     "hald.models.build": NETWORK,
+    "hald.models.compact": NETWORK,
+    "hald.models.layout": NETWORK,
     "hald.models.small": NETWORK,
     "hald.models.weights": frozenset({"squeeze", "synthesis.rded", "relabel"}),
     "hald.plan": NONE,
@@ -55,6 +57,8 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.plan.config": NONE,
     "hald.plan.jobs": NONE,
     "hald.plan.model": NONE,
+    "hald.plan.protocol": NONE,
+    "hald.plan.published": NONE,
     "hald.plan.schema": NONE,
     "hald.plan.settings": NONE,
     "hald.plan.summary": NONE,
@@ -81,6 +85,8 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.train.losses": frozenset({"evaluate"}),
     "hald.train.pool": frozenset({"evaluate"}),
     "hald.train.run": frozenset({"evaluate"}),
+    "hald.train.schedule": frozenset({"evaluate"}),
+    "hald.train.step": frozenset({"evaluate"}),
     "hald.views": NETWORK,
 } | dict.fromkeys(NUMBERLESS, NONE)
 

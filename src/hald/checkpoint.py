@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from hald.draws import generator
-from hald.files import write_atomic
+from hald.files import read_json, write_atomic, write_json
 from hald.jobs import log
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, **more: Any) -> None:
@@ -23,19 +23,30 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
         "more": more,
     }
     write_atomic(path, lambda temporary: torch.save(state, temporary))
+    write_json(path.with_suffix(".json"), {"epoch": epoch})  # for people who ask how far it is
 
 
 def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> tuple[int, dict[str, Any]]:
-    """Restore a checkpoint: finished epochs and what else was saved; (0, {}) where there is none of this format."""
+    """Restore a checkpoint: finished epochs and what else was saved; (0, {}) where there is none that fits."""
     if not path.is_file():
         return 0, {}
-    state = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged disk; torch names no one class of errors for it
+        log.warning("checkpoint %s cannot be read (%s): starting from the beginning", path, error)
+        return 0, {}
     if state.get("format") != FORMAT:
         return 0, {}
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     log.info("goes on after epoch %d", state["epoch"])
     return int(state["epoch"]), dict(state["more"])
+
+
+def finished_epochs(path: Path) -> int | None:
+    """How far the training of a checkpoint was, without reading it; None where there is none."""
+    note = path.with_suffix(".json")
+    return int(read_json(note)["epoch"]) if path.is_file() and note.is_file() else None
 
 
 def seed_epoch(stream: str, seed: int, epoch: int) -> None:

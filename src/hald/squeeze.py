@@ -18,8 +18,9 @@ from hald.draws import permutation, uniforms
 from hald.errors import UserError
 from hald.files import file_digest, publish_dir, write_json
 from hald.jobs import Progress, StopRequest, log, write_timing
-from hald.measure import accuracy
+from hald.measure import TestSet, accuracy
 from hald.models.build import build_model
+from hald.models.layout import laid_out
 from hald.models.weights import load_weights, save_weights
 from hald.specs.teacher import Recipe, TeacherSpec
 from hald.views import CROP_WIDTH, normalize
@@ -40,7 +41,7 @@ def squeeze(spec: TeacherSpec, places: Places, device: torch.device, workers: in
     start, done = time.monotonic(), 1.0
     dataset = open_dataset(places.dataset)
     torch.manual_seed(spec.seed)
-    model = build_model(spec.arch, spec.classes, spec.size).to(device)
+    model = laid_out(build_model(spec.arch, spec.classes, spec.size), device)
     if spec.source == "train":
         done = _train(model, spec, dataset, places.partial, device, workers)
     else:
@@ -50,7 +51,7 @@ def squeeze(spec: TeacherSpec, places: Places, device: torch.device, workers: in
                 f"teacher weights {places.weights} do not exist; correct `path` of the teacher in the experiment"
             )
         load_weights(model, places.weights, spec.arch)
-    top1, top5 = accuracy(model, dataset.test, spec.mean, spec.std, device)
+    top1, top5 = accuracy(model, TestSet.of(dataset.test, device), spec.mean, spec.std)
     log.info("teacher %s: top-1 %.2f %%, top-5 %.2f %% on %d test images", spec.arch, top1, top5, len(dataset.test))
     finished = places.partial / "teacher"
     finished.mkdir(parents=True, exist_ok=True)

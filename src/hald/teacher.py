@@ -9,6 +9,7 @@ from torch import nn
 from hald.errors import UserError
 from hald.files import read_json
 from hald.models.build import build_model
+from hald.models.layout import laid_out
 from hald.models.weights import load_weights
 from hald.provenance import require_same_classes
 
@@ -33,4 +34,4 @@ def load_teacher(
         )
     model = build_model(record["arch"], len(record["classes"]), record["size"])
     load_weights(model, folder / "teacher.safetensors", record["arch"])
-    return model.to(device).eval().requires_grad_(False), record
+    return laid_out(model, device).eval().requires_grad_(False), record

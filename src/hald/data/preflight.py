@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from hald.data.raw import require_root
 from hald.errors import UserError
 from hald.files import read_json
 from hald.plan.model import Plan
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def check_datasets(plan: Plan, keys: Iterable[str]) -> None:
@@ -50,3 +53,18 @@ def check_networks(specs: Iterable[dict[str, Any]]) -> None:
         model = build_model(*network)
         if path:
             load_weights(model, Path(path), spec["arch"])
+        _try_size(model, spec["arch"], spec["size"])
+
+
+def _try_size(model: "nn.Module", arch: str, size: int) -> None:
+    """Refuse a network that cannot take images of the dataset's size."""
+    import torch
+
+    try:
+        with torch.inference_mode():
+            model.eval()(torch.zeros(2, 3, size, size))
+    except (RuntimeError, ValueError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"network {arch} cannot take images of {size} x {size} pixels ({reason}); choose another"
+        ) from None

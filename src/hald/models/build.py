@@ -7,6 +7,7 @@ import torchvision.models
 from torch import nn
 
 from hald.errors import UserError
+from hald.models.compact import COMPACT
 from hald.models.small import BLOCKS, SmallResNet
 
 SMALL = re.compile(r"resnet(?P<depth>\d+)(?:-w(?P<width>\d+))?")
@@ -22,10 +23,15 @@ def build_model(arch: str, classes: int, size: int) -> nn.Module:
 
 def _small(name: str, classes: int, size: int) -> nn.Module:
     """3x3 stem, no pooling, PyTorch initialisation; `-w<n>` sets the width of the first stage."""
+    if name in COMPACT:
+        return COMPACT[name](classes, size)
     match = SMALL.fullmatch(name)
     if not match or int(match["depth"]) not in BLOCKS:
         known = ", ".join(f"resnet{depth}" for depth in BLOCKS)
-        raise UserError(f"unknown network 'small/{name}': known are {known}, each also with a width, e.g. resnet10-w16")
+        raise UserError(
+            f"unknown network 'small/{name}': known are {known}, each also with a width, e.g. resnet10-w16, and "
+            f"{', '.join(COMPACT)}"
+        )
     return SmallResNet(int(match["depth"]), classes, int(match["width"] or 64))
 
 

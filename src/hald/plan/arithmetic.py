@@ -1,46 +1,9 @@
-"""The plan's arithmetic: stage lengths, the part of a store that an SLC means, blocks of units."""
+"""The plan's arithmetic: the part of a store that an SLC means, blocks of units."""
 
 from collections.abc import Iterable
 
 from hald.errors import UserError
-from hald.plan.settings import Evaluation
 from hald.specs.labels import LabelsSpec
-from hald.specs.run import Stage
-
-
-def stages_of(evaluation: Evaluation, slc: int) -> tuple[Stage, ...]:
-    """The stages of an evaluation at one SLC. Soft-hard-soft: [soft // 2, hard, soft - soft // 2] (paper)."""
-    kinds = evaluation.order.split("-")
-    hard = _at_slc(evaluation.hard_epochs, slc)
-    if kinds == ["hard"] and hard == 0:
-        hard = evaluation.epochs
-    soft = evaluation.epochs - hard
-    if (hard > 0) != ("hard" in kinds) or (soft > 0) != ("soft" in kinds):
-        raise UserError(
-            f"order '{evaluation.order}' does not go with {evaluation.epochs} epochs of which {hard} are hard "
-            f"(at SLC {slc}); set hard_epochs between 1 and {evaluation.epochs - 1} for mixed orders, and 0 for 'soft'"
-        )
-    budget = {"soft": soft, "hard": hard}
-    left = dict(budget)
-    stages = []
-    for i, kind in enumerate(kinds):
-        epochs = left[kind] if kind not in kinds[i + 1 :] else budget[kind] // 2
-        left[kind] -= epochs
-        stages.append(Stage(kind, epochs))
-    if not all(stage.epochs for stage in stages):
-        raise UserError(
-            f"order '{evaluation.order}' needs at least two epochs of '{kinds[0]}', found {budget[kinds[0]]}"
-        )
-    return tuple(stages)
-
-
-def _at_slc(value: int | dict[int, int], slc: int) -> int:
-    """A setting that may depend on the SLC: the entry at or below it, or the lowest one."""
-    if isinstance(value, int):
-        return value
-    if not value:
-        raise UserError("a map from SLC to epochs needs at least one entry, e.g. {10: 150}")
-    return value[max((known for known in value if known <= slc), default=min(value))]
 
 
 def pool_size(labels: LabelsSpec, ipc: int, slc: int, rounding: str) -> int:

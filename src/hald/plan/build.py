@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 
 from hald.errors import UserError
 from hald.files import file_digest
-from hald.plan.arithmetic import pool_size, stages_of
+from hald.plan.arithmetic import pool_size
 from hald.plan.config import expand, suggest
 from hald.plan.model import Plan
+from hald.plan.protocol import Where, protocol
+from hald.plan.published import Published
 from hald.plan.settings import Config, Dataset, Experiment, Images, Table
 from hald.provenance import key_of
 from hald.specs.dataset import DatasetSpec
@@ -25,11 +27,11 @@ from hald.specs.teacher import TeacherSpec
 V = TypeVar("V")
 
 
-def build(config: Config, experiments: Mapping[str, Experiment], code: Mapping[str, str]) -> Plan:
+def build(config: Config, experiments: Mapping[str, Experiment], code: Mapping[str, str], published: Published) -> Plan:
     """The plan of all experiments together; the same work asked for twice is in it once."""
     plan = Plan(results=expand(config.results), stores=expand(config.stores), jobs=config.jobs, code=dict(code))
     for name, experiment in experiments.items():
-        builder = _Builder(plan, config, experiment, f"experiment '{name}'")
+        builder = _Builder(plan, config, experiment, published, f"experiment '{name}'")
         for table_id, table in experiment.tables.items():
             if not re.fullmatch(r"[\w-]+", table_id):
                 raise UserError(f"table id '{table_id}' becomes a file name: use letters, digits, - and _ only")
@@ -61,6 +63,7 @@ class _Builder:
     plan: Plan
     config: Config
     experiment: Experiment
+    published: Published
     where: str
     memo: dict[Any, str] = field(default_factory=dict)
 
@@ -91,16 +94,22 @@ class _Builder:
 
     def run(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> str:
         ex, dataset = self.experiment, self._settings()
-        protocol = self._get(ex.evaluations, evaluation, "evaluation")
+        settings = self._get(ex.evaluations, evaluation, "evaluation")
         net = self._get(ex.students, student, "student")
         labels_key = self.labels(images, ipc)
         labels = self.plan.labels[labels_key]
-        pool = pool_size(labels, ipc, slc, protocol.slc_rounding)
+        pool = pool_size(labels, ipc, slc, settings.slc_rounding)
         views = -(-pool // labels.batches)
         if views > MAX_VIEWS:
             raise UserError(f"{self.where}: SLC {slc} needs {views} label views, a store holds {MAX_VIEWS} at most")
         self.plan.views[labels_key] = max(self.plan.views.get(labels_key, 0), views)
-        shared = {name: getattr(protocol, name) for name in _PROTOCOL}
+        if net.lr is not None and settings.lr is None:
+            settings = replace(settings, lr=net.lr)
+        where = Where(dataset.published_as or ex.dataset, net.arch, ipc, slc)
+        try:
+            decided = protocol(settings, ex.epochs, where, self.published)
+        except UserError as error:
+            raise UserError(f"{self.where}: evaluation '{evaluation}' at SLC {slc}: {error}") from None
         spec = RunSpec(
             dataset=self.dataset(),
             labels=labels_key,
@@ -115,14 +124,11 @@ class _Builder:
             scale=dataset.augment.scale,
             ratio=dataset.augment.ratio,
             flip=dataset.augment.flip,
-            stages=stages_of(protocol, slc),
-            lr=net.lr or protocol.lr,
             threads=ex.threads,
-            **shared,
+            **decided,
         )
-        stages = "-".join(f"{stage.kind}{stage.epochs}" for stage in spec.stages)
         method = self.plan.images[labels.images].method
-        slug = f"{ex.dataset}/{method}-ipc{ipc}-slc{spec.slc:g}-{stages}-{_short(net.arch)}"
+        slug = f"{ex.dataset}/{method}-ipc{ipc}-slc{spec.slc:g}-{_course(spec)}-{_short(net.arch)}"
         return self._add(self.plan.runs, "evaluate", spec, slug)
 
     @_once
@@ -293,12 +299,18 @@ FAMILIES = ("small", "sre2l", "torchvision", "timm")
 MAX_VIEWS = 65536  # length of a store's arrays; hald.labels.store has the same
 FIXED_SIZE = ("sklearn_digits", "torchvision")
 BN_MODE = {"rded": "running", "real": "running"}
-_PROTOCOL = ("eta", "weight_decay", "temperature", "kd_scale", "handover", "smoothing", "sampling", "top_k")
 
 
 def _short(arch: str) -> str:
     """Architecture name without its family, fit for a path."""
     return arch.rsplit("/", 1)[-1].replace(".", "-")
+
+
+def _course(spec: RunSpec) -> str:
+    """Stages and loss in short: a function of the spec, because a run has one path whatever an experiment calls it."""
+    known = [f"{stage.kind}{stage.epochs}" for stage in spec.stages]
+    stages = f"adaptive{spec.epochs}" if spec.adaptive else "-".join(known) if len(known) <= 3 else "alternating"
+    return stages if spec.loss.name == "kl" else f"{spec.loss.name}-{stages}"
 
 
 @functools.cache

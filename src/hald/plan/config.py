@@ -38,12 +38,13 @@ def load_config(raw: dict[str, Any] | None = None, root: Path = Path()) -> tuple
     _validate(raw, schema, "config/config.yaml (or --config)")
     config = from_dict(Config, raw)
     experiments = {}
+    standard = read_yaml(folder / "evaluations.yaml")
     for name in config.experiments:
         path = folder / "experiments" / f"{name}.yaml"
         if not path.is_file():
             known = sorted(file.stem for file in path.parent.glob("*.yaml"))
             raise UserError(f"there is no experiment '{name}': {path} does not exist. {suggest(name, known)}")
-        content = merge(read_yaml(path), config.override.get(name) or {})
+        content = merge(merge({"evaluations": standard}, read_yaml(path)), config.override.get(name) or {})
         _validate(content, {"$ref": "#/$defs/Experiment", "$defs": schema["$defs"]}, str(path))
         experiments[name] = from_dict(Experiment, content)
     unused = sorted(config.override.keys() - experiments.keys())
@@ -155,7 +156,7 @@ def _explain(error: jsonschema.ValidationError) -> str:
     if error.validator == "required":
         return f"{place}: {error.message.replace(' is a required property', ' is missing')}"
     if error.validator == "anyOf":
-        best = jsonschema.exceptions.best_match([error])
-        return f"{place}: found {error.instance!r}; {best.message if best else error.message}"
+        real = [cause for cause in error.context or () if cause.schema.get("type") != "null"]  # an option may be empty
+        return f"{place}: {'; '.join(dict.fromkeys(cause.message for cause in real))}"
     meaning = error.schema.get("description", "")
     return f"{place}: {error.message}" + (f" ({meaning})" if meaning else "")

@@ -9,7 +9,7 @@ from typing import Literal
 from hald.specs.base import option
 from hald.specs.teacher import Recipe
 
-Order = Literal["soft", "hard", "soft-hard-soft", "hard-soft", "soft-hard", "hard-soft-hard"]
+Order = Literal["soft", "hard", "soft-hard-soft", "hard-soft", "soft-hard", "hard-soft-hard", "alternating", "adaptive"]
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,9 @@ class Dataset:
         minimum=1,
     )
     augment: Augment = option("Random crops and flips of this dataset", Augment())
+    published_as: str | None = option(
+        "Dataset of config/paper/evaluation.yaml whose published settings it takes; empty: that of its own name", None
+    )
     floor: float = option(
         "Lowest top-1 accuracy (percent) of a teacher that the pipeline goes on with", 0.0, minimum=0, maximum=100
     )
@@ -119,27 +122,84 @@ class Labels:
 
 
 @dataclass(frozen=True)
+class Anneal:
+    """LPQLD's teacher temperature: from `temperature` down by a factor every few epochs, to a floor."""
+
+    factor: float = option("What the temperature is multiplied with at each step", 0.7, exclusiveMinimum=0, maximum=1)
+    every: int = option("Epochs between steps", 30, minimum=1)
+    floor: float = option("Lowest temperature", 2.0, exclusiveMinimum=0)
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """When the adaptive schedule changes from soft to hard and back. The paper prints none of these values."""
+
+    window: int = option("Epochs over which a plateau is looked for", 10, minimum=1)
+    accuracy: float = option("Soft to hard: held-out accuracy grows by less than these points per epoch", 0.05)
+    entropy: float = option(
+        "Hard to soft: mean prediction entropy, as a share of ln C, changes by less than this over the window",
+        0.005,
+        exclusiveMinimum=0,
+    )
+    shortest: int = option("Least epochs of every stage", 20, minimum=1)
+    held_out: int = option("Distilled images per class that are only looked at, never trained on", 1, minimum=1)
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """One training protocol, as the config describes it (a value per SLC where it says so)."""
 
-    order: Order = option("Order of the stages; the first soft (or hard) part of two is the smaller half", "soft")
-    epochs: int = option("Training epochs over all stages", 300, minimum=1)
-    hard_epochs: int | dict[int, int] = option(
-        "Epochs of hard-label training, or a map from SLC to them (an SLC takes the nearest entry at or below it)",
-        0,
+    order: Order = option(
+        "Order of the stages; the first of two parts of a kind is the smaller half. `alternating` changes every "
+        "`alternate` epochs, `adaptive` is soft-hard-soft that changes at plateaus",
+        "soft",
+    )
+    epochs: int | None = option("Training epochs over all stages; empty: the experiment's", None, minimum=1)
+    hard_epochs: int | dict[int, int] | None = option(
+        "Epochs of hard-label training, or a map from SLC to them (an SLC takes the nearest entry at or below it); "
+        "empty: as published for the dataset and SLC, in proportion to `epochs`, else half of the epochs",
+        None,
         minimum=0,
     )
-    lr: float = option("Initial learning rate", 0.001, exclusiveMinimum=0)
-    eta: float = option("Divides the phase of the cosine schedule: 1 ends at zero, 2 at half the rate", 2.0, minimum=1)
+    first_epochs: int | None = option(
+        "Epochs of the first stage, where its kind comes twice; empty: half", None, minimum=1
+    )
+    last_epochs: int | None = option("Epochs of the last stage, likewise; all must add up to `epochs`", None, minimum=1)
+    alternate: int = option("Epochs between changes with `order: alternating`", 1, minimum=1)
+    alternate_first: Literal["soft", "hard"] = option("Kind that `order: alternating` starts with", "soft")
+    adaptive: Adaptive = option("When `order: adaptive` changes", Adaptive())
+    lr: float | None = option(
+        "Initial learning rate; empty: as published for the dataset, student and IPC, else 0.001 (ViT: 0.0005)",
+        None,
+        exclusiveMinimum=0,
+    )
+    eta: float | None = option(
+        "Divides the phase of the cosine schedule: 1 ends at zero, 2 at half the rate; empty: as published, else 2",
+        None,
+        minimum=1,
+    )
     weight_decay: float = option("AdamW weight decay on weights with more than one dimension", 0.01, minimum=0)
+    loss: Literal["kl", "gift", "joint", "lpqld"] = option(
+        "Loss of the soft stages: KL divergence, GIFT's cosine, KL plus cross-entropy (joint objective), or KL with an "
+        "annealed teacher and a calibrated student temperature (LPQLD)",
+        "kl",
+    )
     temperature: float = option("Temperature of the soft labels, teacher and student", 20.0, exclusiveMinimum=0)
-    kd_scale: Literal["none", "T2"] = option("Scale of the soft loss: as it is, or times T squared", "none")
+    kd_scale: Literal["none", "T2"] = option("Scale of the KL term: as it is, or times T squared", "none")
+    joint_weight: float = option("`loss: joint`: weight of the cross-entropy", 1.0, minimum=0)
+    gift_weight: float = option("`loss: gift`: weight of the hard label beside the teacher's logits", 0.1, minimum=0)
+    gift_label: Literal["own", "mixed"] = option(
+        "`loss: gift`: the hard label is the image's own class, or mixed like the image", "own"
+    )
+    anneal: Anneal = option("`loss: lpqld`: the teacher's temperature", Anneal())
     handover: Literal["carry", "reset"] = option(
         "AdamW's state at a stage boundary: carried over (as released) or cleared", "carry"
     )
-    smoothing: float = option("Label smoothing of the hard stage", 0.8, minimum=0, maximum=1)
-    sampling: Literal["permutation", "replacement"] = option(
-        "How stored batches are drawn: each once per pass over the pool, or with replacement", "permutation"
+    smoothing: float = option("Label smoothing of hard labels", 0.8, minimum=0, maximum=1)
+    sampling: Literal["permutation", "epoch", "replacement"] = option(
+        "How stored batches are drawn: each once per pass over the pool, distinct ones in every epoch (LPQLD), or with "
+        "replacement (LPLD)",
+        "permutation",
     )
     top_k: int | None = option(
         "Use only the k largest logits of every label, renormalised (LPQLD); empty: all of them", None, minimum=1
@@ -147,6 +207,10 @@ class Evaluation:
     slc_rounding: Literal["batches", "floor"] = option(
         "An SLC that is no multiple of the IPC: a prefix of whole batches of one more view, or whole views only",
         "batches",
+    )
+    precision: Literal["float32", "bf16", "fp16"] = option("Arithmetic of the network: float32, or mixed", "float32")
+    compile: Literal["off", "on", "graphs"] = option(
+        "torch.compile for the student, also with CUDA graphs; pays on a GPU and in long trainings", "off"
     )
 
 
@@ -213,7 +277,10 @@ class Experiment:
     teachers: dict[str, Teacher] = option("Teachers by name")
     images: dict[str, Images] = option("Image sets by name; a table says at which IPC")
     students: dict[str, Student] = option("Students by name")
-    evaluations: dict[str, Evaluation] = option("Training protocols by name")
     tables: dict[str, Table] = option("Results tables by id: `snakemake results/tables/<id>.csv` makes one")
+    evaluations: dict[str, Evaluation] = option(
+        "Training protocols by name, and changes to those of config/evaluations.yaml (merged key by key)", {}
+    )
+    epochs: int = option("Training epochs of evaluations that do not say", 300, minimum=1)
     labels: Labels = option("How views are drawn and labelled", Labels())
     threads: int = option("CPU threads of every job; part of the keys, because sums depend on it", 2, minimum=1)

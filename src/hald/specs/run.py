@@ -1,6 +1,7 @@
 """What an evaluation training is: stages, losses, optimiser, and which part of a label store it may use."""
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -8,12 +9,33 @@ class Stage:
     """A stretch of epochs of one kind."""
 
     kind: str  # soft or hard
-    epochs: int
+    epochs: int | None  # None: until its plateau (adaptive schedule), the last one to the end
+
+
+@dataclass(frozen=True)
+class LossSpec:
+    """The loss of the soft stages: a name of hald.train.losses and its own settings."""
+
+    name: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class AdaptiveSpec:
+    """When the adaptive schedule leaves a stage, and what it looks at."""
+
+    window: int  # epochs
+    accuracy: float  # points per epoch
+    entropy: float  # share of ln C
+    shortest: int  # epochs of any stage
+    held_out: int  # images per class that are never trained on
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One training run but for its seed."""
+    """One training run but for its seed. `origin` says of each published setting whose value it is."""
+
+    NOT_IDENTITY: ClassVar = ("origin",)
 
     dataset: str  # key of the dataset (its test split)
     labels: str  # key of the label store
@@ -29,16 +51,20 @@ class RunSpec:
     ratio: tuple[float, float]
     flip: float
     stages: tuple[Stage, ...]
+    epochs: int
+    adaptive: AdaptiveSpec | None
     lr: float
     eta: float
     weight_decay: float
-    temperature: float
-    kd_scale: str
+    loss: LossSpec
     handover: str
     smoothing: float
     sampling: str
     top_k: int | None
+    precision: str
+    compile: str
     threads: int
+    origin: dict[str, str]
 
     @property
     def slc(self) -> float:
@@ -51,8 +77,3 @@ class RunSpec:
     def effort(self) -> tuple[str, float]:
         """Kind and amount of work of one seed, for estimates: images through this network."""
         return f"evaluate {self.arch}@{self.size}", self.epochs * self.ipc * self.classes
-
-    @property
-    def epochs(self) -> int:
-        """Length of the training."""
-        return sum(stage.epochs for stage in self.stages)

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from hald.draws import permutation, uniforms
 from hald.specs.run import RunSpec
 from hald.train.batches import Batch, rendered
-from hald.train.losses import smooth_targets
+from hald.train.losses import smooth
 from hald.views import CROP_WIDTH, View, crop_boxes, cutmix_rectangles
 
 
@@ -18,7 +19,7 @@ class HardBatches:
 
     def __init__(self, spec: RunSpec, images: Tensor, labels: Tensor) -> None:
         self.spec, self.images = spec, images
-        self.targets = smooth_targets(labels, spec.classes, spec.smoothing)
+        self.targets = smooth(F.one_hot(labels, spec.classes).float(), spec.smoothing)
 
     def batches(self) -> list[tuple[int, range]]:
         """Rows of every batch; an odd batch drops its last image, so that every image has a partner."""

@@ -1,21 +1,36 @@
-"""Losses of the evaluation: a batch carries a target, a loss compares it with the student's logits."""
+"""Losses of the evaluation: a batch carries its targets, a loss compares them with the student's logits.
 
-from dataclasses import dataclass
+`KL`, `Joint`, `Gift` and `Lpqld` are for soft stages, `CrossEntropy` for hard ones. The loop knows none of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hald.specs.run import LossSpec
+from hald.train.batches import Batch
+
 
 class Loss(Protocol):
-    """Student logits (B, C) and a target of the batch's kind -> scalar."""
+    """Student logits (B, C) and their batch -> scalar."""
 
-    def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
+    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
         """The loss."""
 
 
+def soft_loss(spec: LossSpec, epoch: int, temperature: float) -> Loss:
+    """The loss of one soft epoch; `temperature` is the student's own, which only LPQLD has."""
+    if spec.name == "lpqld":
+        return Lpqld.at(epoch, temperature, **spec.options)
+    return SOFT[spec.name](**spec.options)
+
+
 @dataclass(frozen=True)
-class SoftLoss:
+class KL:
     """KL(teacher || student) at one temperature for both, mean over the batch; times T^2 where `squared`.
 
     The released trainer leaves T^2 out, which makes these gradients about T^2 smaller.
@@ -24,25 +39,89 @@ class SoftLoss:
     temperature: float
     squared: bool
 
-    def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
+    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
         """Target: the teacher's logits (B, C), up to a constant per row."""
-        student = F.log_softmax(logits / self.temperature, dim=1)
-        teacher = F.softmax(
-            target / self.temperature, dim=1
-        )  # probabilities: a class that was not kept has exactly none
-        loss = F.kl_div(student, teacher, reduction="batchmean")
+        loss = _divergence(logits / self.temperature, batch.target / self.temperature)
         return loss * self.temperature**2 if self.squared else loss
 
 
+def _divergence(student: Tensor, teacher: Tensor) -> Tensor:
+    """Batch-mean KL of two tempered logit tables; a teacher's class that was not kept (-inf) has exactly none."""
+    return F.kl_div(F.log_softmax(student, dim=1), F.softmax(teacher, dim=1), reduction="batchmean")
+
+
 @dataclass(frozen=True)
-class HardLoss:
-    """Cross-entropy against smoothed, mixed class probabilities at temperature 1."""
+class Joint:
+    """Joint objective: KL plus `weight` times the cross-entropy with the smoothed, mixed classes of the same batch."""
 
-    def __call__(self, logits: Tensor, target: Tensor) -> Tensor:
+    temperature: float
+    squared: bool
+    weight: float
+    smoothing: float
+
+    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Target: the teacher's logits (B, C)."""
+        hard = smooth(batch.mixed(logits.shape[1]), self.smoothing)
+        return KL(self.temperature, self.squared)(logits, batch) + self.weight * F.cross_entropy(logits, hard)
+
+
+@dataclass(frozen=True)
+class Gift:
+    """GIFT: 1 - cosine(student logits, normalised teacher logits + weight x normalised label).
+
+    The label has 0.9 on the hard class and 0.1 spread over the others: of the image itself, as GIFT has it, or mixed.
+    Stored logits are centred per row (what a constant would add is not in a store).
+    """
+
+    weight: float
+    mixed: bool
+
+    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Target: the teacher's logits (B, C)."""
+        classes = logits.shape[1]
+        hard = batch.mixed(classes) if self.mixed else F.one_hot(batch.known(batch.own), classes).to(logits.dtype)
+        rest = 0.1 / (classes - 1)
+        label = hard * (0.9 - rest) + rest
+        teacher = batch.target - batch.target.mean(dim=1, keepdim=True)
+        target = F.normalize(teacher, dim=1) + self.weight * F.normalize(label, dim=1)
+        return 1 - F.cosine_similarity(logits, target, dim=1).mean()
+
+
+@dataclass(frozen=True)
+class Lpqld:
+    """KL between the teacher at an annealed temperature and the student at one calibrated after every epoch."""
+
+    teacher: float
+    student: float
+
+    @classmethod
+    def at(cls, epoch: int, student: float, start: float, factor: float, every: int, floor: float) -> "Lpqld":
+        """The loss of a training epoch (from 0): the teacher's temperature falls every `every` epochs to the floor."""
+        return cls(max(floor, start * factor ** ((epoch + 1) // every)), student)
+
+    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Target: the teacher's logits (B, C), -inf where a class was not kept."""
+        return _divergence(logits / self.student, batch.target / self.teacher)
+
+    def calibrated(self, logits: Tensor, batch: Batch) -> float:
+        """The student's temperature for the next epoch: the best of 0.01, 0.02 .. 1 on this batch."""
+        grid = torch.linspace(0.01, 1, 100, device=logits.device)
+        losses = torch.stack([replace(self, student=t)(logits.detach().float(), batch) for t in grid])
+        return float(grid[losses.argmin()])
+
+
+@dataclass(frozen=True)
+class CrossEntropy:
+    """Cross-entropy against smoothed, mixed class probabilities at temperature 1: the hard stage."""
+
+    def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
         """Target: probabilities (B, C)."""
-        return F.cross_entropy(logits, target)
+        return F.cross_entropy(logits, batch.target)
 
 
-def smooth_targets(labels: Tensor, classes: int, smoothing: float) -> Tensor:
-    """(B,) -> (B, C): 1 - smoothing + smoothing / C for the class, smoothing / C for the others."""
-    return F.one_hot(labels, classes).float() * (1 - smoothing) + smoothing / classes
+def smooth(classes: Tensor, smoothing: float) -> Tensor:
+    """Class probabilities (B, C) pulled towards the uniform: (1 - smoothing) p + smoothing / C."""
+    return classes * (1 - smoothing) + smoothing / classes.shape[1]
+
+
+SOFT: dict[str, Callable[..., Loss]] = {"kl": KL, "joint": Joint, "gift": Gift}

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from hald.draws import Ints, generator, permutation
+from hald.draws import Floats, Ints, generator, permutation
 from hald.labels.codec import keep_top
 from hald.labels.store import GEOMETRY, LabelStore
 from hald.specs.run import RunSpec
@@ -18,9 +19,13 @@ def pool_ids(pool: int, per_epoch: int, seed: int, stage: int, epoch: int, sampl
     """Stored batches of one soft epoch, as a pure function of where the training stands.
 
     `permutation`: the stage walks through one permutation of the pool after another, `per_epoch` batches each epoch.
+    `epoch`: distinct batches in every epoch, drawn anew (a pool smaller than an epoch is gone through again).
     `replacement`: each batch drawn uniformly.
     """
     counter = stage << 32
+    if sampling == "epoch":
+        rng = generator("pool-epoch", seed, counter + epoch)
+        return np.concatenate([rng.permutation(pool) for _ in range(-(-per_epoch // pool))])[:per_epoch]
     if sampling == "replacement":
         return generator("pool-replacement", seed, counter + epoch).integers(pool, size=per_epoch)
     first, last = epoch * per_epoch, (epoch + 1) * per_epoch
@@ -30,9 +35,15 @@ def pool_ids(pool: int, per_epoch: int, seed: int, stage: int, epoch: int, sampl
 
 
 class SoftPool:
-    """The part of a label store that a run may use, in memory as bytes and decoded batch by batch."""
+    """The part of a label store that a run may use, in memory as bytes and decoded batch by batch.
 
-    def __init__(self, store: LabelStore, spec: RunSpec, images: Tensor) -> None:
+    `labels` (N,) are the images' classes; images marked in `held` (N,) are never seen, neither as themselves nor mixed
+    into another (adaptive schedule).
+    """
+
+    def __init__(
+        self, store: LabelStore, spec: RunSpec, images: Tensor, labels: Tensor, held: NDArray[np.bool_] | None = None
+    ) -> None:
         self.spec, self.images = spec, images
         self.per_epoch, self.count, self.batch = store.header.batches, store.header.count, store.header.batch
         views = -(-spec.pool // self.per_epoch)
@@ -51,6 +62,24 @@ class SoftPool:
             cut=parts["cut"].reshape(-1, 4).astype(np.int64),
             mix=store.header.view_settings["mix"],
         )
+        other = self.view.image[self._partners()]
+        self.classes_of = [labels[torch.from_numpy(index).to(labels.device)] for index in (self.view.image, other)]
+        share = self._shares()
+        self.share = torch.from_numpy(share).to(images.device, torch.float32)
+        self.usable = None if held is None else ~(held[self.view.image] | (held[other] & (share < 1)))
+
+    def _partners(self) -> Ints:
+        """Row of the long view whose pixels are mixed into each row."""
+        at = np.arange(len(self.view.image)) % self.count
+        return np.arange(len(at)) - at % self.batch + self.view.partner
+
+    def _shares(self) -> Floats:
+        """(rows,) part of each picture that is its own: one minus the clipped rectangle, or mixup's share."""
+        cut = self.view.cut
+        area = (cut[:, 2] - cut[:, 0]) * (cut[:, 3] - cut[:, 1])
+        share = self.view.lam if self.view.mix == "mixup" else 1 - area / self.spec.size**2
+        at = np.arange(len(self.view.image))
+        return np.asarray(share[at // self.count * self.per_epoch + at % self.count // self.batch], dtype=np.float64)
 
     def rows(self, batch: int) -> range:
         """Rows of a stored batch in the long view."""
@@ -63,6 +92,16 @@ class SoftPool:
         ids = pool_ids(self.spec.pool, self.per_epoch, seed, stage, epoch, self.spec.sampling)
         batches = [(int(i), self.rows(int(i))) for i in ids]
         for x, rows in rendered(self.images, self.view, batches, self.spec):
-            stored = {name: array[rows.start : rows.stop] for name, array in self.labels.items()}
-            logits = self.codec.decode(stored, self.classes)
-            yield Batch(x, keep_top(logits, self.spec.top_k) if self.spec.top_k else logits)
+            yield from self._batch(x, slice(rows.start, rows.stop))
+
+    def _batch(self, x: Tensor, part: slice) -> Iterator[Batch]:
+        """A stored batch, or what is left of it without held-out images (nothing, if fewer than two)."""
+        logits = self.codec.decode({name: array[part] for name, array in self.labels.items()}, self.classes)
+        target = keep_top(logits, self.spec.top_k) if self.spec.top_k else logits
+        batch = Batch(x, target, self.classes_of[0][part], self.classes_of[1][part], self.share[part])
+        if self.usable is None:
+            yield batch
+            return
+        chosen = torch.from_numpy(np.flatnonzero(self.usable[part])).to(x.device)
+        if len(chosen) > 1:
+            yield Batch(*(value[chosen] for value in vars(batch).values()))

@@ -4,32 +4,34 @@ A run is a list of stages under one AdamW and one per-epoch schedule. Everything
 epoch), so a resumed run continues exactly where the killed one was.
 """
 
-import math
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor
 
 from hald.checkpoint import load_checkpoint, save_checkpoint, seed_epoch
-from hald.data.reader import PreparedDataset, open_dataset
+from hald.data.reader import open_dataset
 from hald.errors import UserError
 from hald.files import write_json
 from hald.jobs import Progress, StopRequest, write_timing
 from hald.labels.store import LabelStore
-from hald.measure import accuracy
-from hald.models.build import build_model
+from hald.measure import TestSet, accuracy
 from hald.provenance import require_same_data, versions
 from hald.specs.base import Identity, to_dict
 from hald.specs.run import RunSpec
 from hald.train.batches import Batch
 from hald.train.hard import HardBatches
-from hald.train.losses import HardLoss, Loss, SoftLoss
+from hald.train.losses import CrossEntropy, Loss, Lpqld, soft_loss
 from hald.train.pool import SoftPool
+from hald.train.schedule import Watch, fixed_starts, goes_on, learning_rate, stage_at, watch
+from hald.train.step import Student, make_student
+from hald.views import normalize
 
 CHECKPOINT_EPOCHS = 20
 CURVE_EPOCHS = 10
@@ -50,16 +52,27 @@ class Material:
     """Everything that all seeds of a run share, on the device."""
 
     spec: RunSpec
-    dataset: PreparedDataset
+    test: TestSet
     pool: SoftPool
     hard: HardBatches
+    held: tuple[Tensor, Tensor]  # held-out distilled images, normalised, and their classes (adaptive schedule)
     device: torch.device
     label_bytes: int
 
 
+@dataclass
+class Course:
+    """How a training has gone so far: all of its state beside the network's."""
+
+    starts: list[int]  # first epoch of each stage that has begun or is known
+    curve: list[dict[str, Any]] = field(default_factory=list)
+    watched: list[Watch] = field(default_factory=list)  # adaptive schedule
+    temperature: float = 1.0  # the student's own (LPQLD)
+
+
 def evaluate(spec: RunSpec, seeds: list[int], places: Places, device: torch.device, identity: Identity) -> None:
     """Train one student per seed that has no record yet."""
-    material = _load(spec, places, device)
+    material = load_material(spec, places, device)
     with StopRequest() as stop:
         for seed in seeds:
             record = places.records / f"seed-{seed}.json"
@@ -75,7 +88,7 @@ def evaluate(spec: RunSpec, seeds: list[int], places: Places, device: torch.devi
     shutil.rmtree(places.partial, ignore_errors=True)
 
 
-def _load(spec: RunSpec, places: Places, device: torch.device) -> Material:
+def load_material(spec: RunSpec, places: Places, device: torch.device) -> Material:
     """Images and labels of the store, and the test split, checked to belong together."""
     dataset, store = open_dataset(places.dataset), LabelStore(places.store)
     store.require_classes(dataset.classes, f"dataset {places.dataset}")
@@ -87,14 +100,23 @@ def _load(spec: RunSpec, places: Places, device: torch.device) -> Material:
             f"the run wants {spec.batch} at {spec.size} px"
         )
     images = torch.from_numpy(store.images()).to(device)
-    labels = torch.arange(len(dataset.classes), device=device).repeat_interleave(spec.ipc)
-    if len(labels) != len(images):
+    if spec.ipc * spec.classes != len(images):
         raise UserError(
             f"label store {places.store} holds {len(images)} images, "
             f"the run expects IPC {spec.ipc} x {spec.classes} classes"
         )
-    pool = SoftPool(store, spec, images)
-    return Material(spec, dataset, pool, HardBatches(spec, images, labels), device, label_bytes(store, spec.pool))
+    labels = torch.arange(spec.classes, device=device).repeat_interleave(spec.ipc)
+    held = np.arange(len(images)) % spec.ipc >= spec.ipc - (spec.adaptive.held_out if spec.adaptive else 0)
+    out, trained = (torch.from_numpy(np.flatnonzero(which)).to(device) for which in (held, ~held))
+    return Material(
+        spec,
+        TestSet.of(dataset.test, device),
+        SoftPool(store, spec, images, labels, held if spec.adaptive else None),
+        HardBatches(spec, images[trained], labels[trained]),
+        (normalize(images[out].float().div_(255), spec.mean, spec.std), labels[out]),
+        device,
+        label_bytes(store, spec.pool),
+    )
 
 
 def label_bytes(store: LabelStore, pool: int) -> int:
@@ -107,94 +129,77 @@ def label_bytes(store: LabelStore, pool: int) -> int:
 def train(material: Material, seed: int, partial: Path, stop: StopRequest) -> tuple[dict[str, Any], float]:
     """Train one student: its result record, and the share of the epochs that was done here (not before a kill)."""
     spec = material.spec
-    torch.manual_seed(seed)
-    model = build_model(spec.arch, spec.classes, spec.size).to(material.device)
-    optimizer = make_optimizer(model, spec)
+    student = make_student(spec, seed, material.device)
     checkpoint = partial / "checkpoint.pt"
-    first, more = load_checkpoint(checkpoint, model, optimizer)
-    curve: list[dict[str, Any]] = list(more.get("curve", []))
+    first, more = load_checkpoint(checkpoint, student.model, student.optimizer)
+    course = Course(**more["course"]) if more else Course(fixed_starts(spec))
+    student.scaler.load_state_dict(more.get("scaler", student.scaler.state_dict()))
     progress = Progress(spec.epochs, f"seed {seed} epoch", done=first)
     for epoch in range(first, spec.epochs):
-        curve += _epoch(material, model, optimizer, seed, epoch)
-        progress.step(f"top-1 {curve[-1]['top1']:.2f} %" if curve else "")
+        train_epoch(material, student, course, seed, epoch)
+        progress.step(f"top-1 {course.curve[-1]['top1']:.2f} %" if course.curve else "")
         if epoch + 1 < spec.epochs:
             if stop.signal or (epoch + 1) % CHECKPOINT_EPOCHS == 0:
-                save_checkpoint(checkpoint, model, optimizer, epoch + 1, curve=curve)
+                state = {"course": asdict(course), "scaler": student.scaler.state_dict()}
+                save_checkpoint(checkpoint, student.model, student.optimizer, epoch + 1, **state)
             stop.check()
-    record = {
-        "format": 1,
-        "spec": to_dict(spec),
+    return result(material, course, seed), (spec.epochs - first) / spec.epochs
+
+
+def result(material: Material, course: Course, seed: int) -> dict[str, Any]:
+    """What a finished training is remembered by. The last epoch counts; the best one is for information."""
+    last, best = course.curve[-1], max(course.curve, key=lambda point: point["top1"])
+    return {
+        "format": 2,
+        "spec": to_dict(material.spec),
         "seed": seed,
-        "top1": curve[-1]["top1"],
-        "top5": curve[-1]["top5"],
-        "best": max(point["top1"] for point in curve),
-        "curve": curve,
+        "top1": last["top1"],
+        "top5": last["top5"],
+        "best": {"epoch": best["epoch"], "top1": best["top1"]},
+        "stage_starts": course.starts,
+        "curve": course.curve,
         "label_bytes": material.label_bytes,
-        "slc_effective": spec.slc,
+        "slc_effective": material.spec.slc,
     }
-    return record, (spec.epochs - first) / spec.epochs
 
 
-def make_optimizer(model: nn.Module, spec: RunSpec) -> torch.optim.AdamW:
-    """AdamW that decays weights of more than one dimension only (biases and BN are left alone)."""
-    named = list(model.named_parameters())
-    decayed = [p for name, p in named if "weight" in name and p.ndim > 1]
-    rest = [p for name, p in named if not ("weight" in name and p.ndim > 1)]
-    groups = [{"params": decayed, "weight_decay": spec.weight_decay}, {"params": rest, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=spec.lr, fused=True)
-
-
-def learning_rate(spec: RunSpec, epoch: int) -> float:
-    """lr0 / 2 (1 + cos(pi e / (E eta))): eta 1 ends at zero, eta 2 at half the rate. Stages do not restart it."""
-    return spec.lr * 0.5 * (1 + math.cos(math.pi * epoch / (spec.epochs * spec.eta)))
-
-
-def stage_at(spec: RunSpec, epoch: int) -> tuple[int, int]:
-    """Stage number of an epoch, and the epoch's number inside it."""
-    for number, stage in enumerate(spec.stages):
-        if epoch < stage.epochs:
-            return number, epoch
-        epoch -= stage.epochs
-    raise AssertionError("epoch beyond the last stage")
-
-
-def _epoch(
-    material: Material, model: nn.Module, optimizer: torch.optim.Optimizer, seed: int, epoch: int
-) -> list[dict[str, Any]]:
+def train_epoch(material: Material, student: Student, course: Course, seed: int, epoch: int) -> None:
     """One epoch of training; a point of the learning curve every ten epochs and at the end."""
     spec = material.spec
-    number, inside = stage_at(spec, epoch)
+    number, inside = stage_at(course.starts, epoch)
     kind = spec.stages[number].kind
     if inside == 0 and number and spec.handover == "reset":
-        optimizer.state.clear()
+        student.optimizer.state.clear()
     seed_epoch("evaluate", seed, epoch)
-    for group in optimizer.param_groups:
+    for group in student.optimizer.param_groups:
         group["lr"] = learning_rate(spec, epoch)
     batches: Iterator[Batch]
     if kind == "soft":
         batches = material.pool.epoch(seed, number, inside)
-        loss_function: Loss = SoftLoss(spec.temperature, spec.kd_scale == "T2")
+        loss_function: Loss = soft_loss(spec.loss, epoch, course.temperature)
     else:
-        batches, loss_function = material.hard.epoch(seed, epoch), HardLoss()
-    loss = _steps(model, optimizer, batches, loss_function)
-    if not math.isfinite(loss):
-        raise UserError(f"seed {seed}: the loss is {loss} in epoch {epoch} ({kind} stage); lower lr ({spec.lr:g})")
-    if (epoch + 1) % CURVE_EPOCHS and epoch + 1 < spec.epochs:
-        return []
-    top1, top5 = accuracy(model, material.dataset.test, spec.mean, spec.std, material.device)
-    point = {"epoch": epoch + 1, "stage": kind, "lr": learning_rate(spec, epoch), "loss": round(loss, 8)}
-    return [point | {"top1": round(top1, 4), "top5": round(top5, 4)}]
+        batches, loss_function = material.hard.epoch(seed, epoch), CrossEntropy()
+    losses, logits, batch = student.steps(batches, loss_function)
+    loss = _mean_loss(losses, f"seed {seed}: epoch {epoch} ({kind} stage)", spec.lr)
+    if isinstance(loss_function, Lpqld):
+        course.temperature = loss_function.calibrated(logits, batch)
+    if spec.adaptive:
+        course.watched.append(watch(student.model, *material.held))
+        if goes_on(spec.adaptive, spec.epochs, course.starts, course.watched):
+            course.starts.append(epoch + 1)
+    if (epoch + 1) % CURVE_EPOCHS == 0 or epoch + 1 == spec.epochs:
+        top1, top5 = accuracy(student.model, material.test, spec.mean, spec.std)
+        point = {"epoch": epoch + 1, "stage": kind, "lr": learning_rate(spec, epoch), "loss": round(loss, 8)}
+        course.curve.append(point | {"top1": round(top1, 4), "top5": round(top5, 4)})
 
 
-def _steps(model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[Batch], loss_function: Loss) -> float:
-    """Optimiser steps over the batches; mean loss, with one host synchronisation at the end."""
-    model.train()
-    total, count = torch.zeros(()), 0
-    for batch in batches:
-        loss = loss_function(model(batch.x), batch.target)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        total = total.to(loss.device) + loss.detach()
-        count += 1
-    return float(total) / max(count, 1)
+def _mean_loss(losses: Tensor, where: str, lr: float) -> float:
+    """Mean of an epoch's losses: its one host synchronisation. A loss that is no number stops the training."""
+    values = losses.tolist()
+    bad = next((i for i, value in enumerate(values) if not np.isfinite(value)), None)
+    if bad is not None:
+        raise UserError(
+            f"{where}: the loss is {values[bad]} in batch {bad} of {len(values)}; lower lr ({lr:g}). The last "
+            f"checkpoint is kept"
+        )
+    return float(np.mean(values))
