@@ -10,6 +10,8 @@ import pytest
 
 from conftest import ROOT, TINY_DEMO
 from hald.cli import main
+from hald.files import write_json
+from hald.plan import make_plan
 
 
 @pytest.fixture
@@ -17,7 +19,9 @@ def here(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with a small experiment and one store that it does not need."""
     folder = tmp_path / "project"
     (folder / "config/experiments").mkdir(parents=True)
-    shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
+    (folder / "config/paper").mkdir()
+    for file in ("datasets.yaml", "evaluations.yaml", "paper/evaluation.yaml"):
+        shutil.copy(ROOT / "config" / file, folder / "config" / file)
     (folder / "config/config.yaml").write_text("experiments: [tiny]\n")
     (folder / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
     shutil.copytree(store, folder / "results/labels/digits/old_0123456789.zarr")
@@ -42,6 +46,26 @@ def test_plan(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "training runs          5        0        5   no timing yet" in out
     assert main(["plan", "--config", "override={tiny: {tables: {main: {seeds: 4}}}}"]) == 0
     assert "training runs          9" in capsys.readouterr().out
+
+
+def test_runs_are_done_begun_or_missing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = make_plan()
+    first, second, _ = plan.runs
+    for seed, top1 in enumerate((40.0, 50.0)):
+        write_json(plan.record(first, seed), {"top1": top1})
+        write_json(plan.record(first, seed).with_suffix(".timing.json"), {"seconds": 75.0})
+    write_json(plan.partial(second) / "seed-0/checkpoint.json", {"epoch": 2})
+    write_json(Path("results/runs/digits/other_0000000000/seed-3.json"), {"top1": 12.5})
+    assert main(["runs", "ls"]) == 0
+    out = capsys.readouterr().out
+    assert "  40.00  1m 15s  done" in out
+    assert "begun, epoch 2/4" in out
+    assert out.count("missing") == 2
+    assert out.endswith("5 trainings: 2 done, 3 to do\n")
+    assert main(["runs", "ls", "--means", "--state", "done"]) == 0
+    assert "2/2   45.00 ± 7.07" in capsys.readouterr().out
+    assert main(["runs", "ls", "--all"]) == 0
+    assert "digits/other_0000000000" in capsys.readouterr().out
 
 
 def test_mistakes_get_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,6 +81,7 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.teacher": frozenset({"synthesis.rded", "relabel"}),
     "hald.train": frozenset({"evaluate"}),
     "hald.train.batches": frozenset({"evaluate"}),
+    "hald.train.command": NONE,
     "hald.train.hard": frozenset({"evaluate"}),
     "hald.train.losses": frozenset({"evaluate"}),
     "hald.train.pool": frozenset({"evaluate"}),

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from conftest import labels_spec, make_labels, run_spec
-from hald.checkpoint import finished_epochs
 from hald.errors import UserError
 from hald.files import read_json
 from hald.jobs import Interrupted
@@ -561,7 +560,8 @@ def test_a_loss_that_is_not_a_number_stops(
     monkeypatch.setattr(module, "learning_rate", lambda spec, epoch: rate(spec, epoch) if epoch < 3 else float("inf"))
     with pytest.raises(UserError, match=r"epoch 3 \(hard stage\): the loss is nan in batch 1 .* checkpoint is kept"):
         evaluate(run_spec(), [0], target, CPU, IDENTITY)
-    assert finished_epochs(target.partial / "seed-0/checkpoint.pt") == 3
+    assert read_json(target.partial / "seed-0/checkpoint.json")["epoch"] == 3
+    assert torch.load(target.partial / "seed-0/checkpoint.pt", weights_only=True)["epoch"] == 3
     assert not (target.records / "seed-0.json").exists()
 
 

@@ -1,13 +1,19 @@
 """The whole chain through Snakemake, small: what runs, what does not run again, what is refused."""
 
+import json
 import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from conftest import Project, tiny_project
+from hald.models.build import build_model
+from hald.models.weights import save_weights
 
 pytestmark = pytest.mark.slow
 ALL_JOBS = {"dataset": 1, "squeeze": 1, "synthesize": 2, "relabel": 2, "evaluate": 3, "table": 2, "all": 1}
@@ -170,7 +176,79 @@ def test_bad_input_is_refused_before_any_work(project: Project, change: tuple[st
     assert done.returncode != 0
     assert re.search(message, done.stdout), done.stdout[-3000:]
     assert "Traceback" not in done.stdout
+    assert not (project.folder / "results/datasets").exists()
+
+
+def test_a_checkpoint_with_other_classes_is_refused_before_any_work(project: Project) -> None:
+    weights = project.folder / "hundred.safetensors"
+    save_weights(build_model("small/resnet10-w4", 100, 32), weights)
+    project.edit(
+        "config/experiments/tiny.yaml", "recipe: {epochs: 2", f"source: path, path: {weights}, recipe: {{epochs: 2"
+    )
+    done = project.run(check=False)
+    assert done.returncode != 0
+    assert re.search(r"'fc.weight' is \(100, 32\), the network has \(10, 32\)|'fc.bias' is \(100,\)", done.stdout)
+    assert not (project.folder / "results/datasets").exists()
+
+
+@pytest.mark.parametrize("artefact", ["teachers/*/*/teacher.json", "images/*/*/image_set.json", "labels/*/*/zarr.json"])
+def test_other_class_orders_are_refused_before_any_work(copy: Project, artefact: str) -> None:
+    (record,) = files(copy.folder, f"results/{artefact}")[:1]
+    content = json.loads(record.read_text())
+    classes = (content["attributes"] if record.name == "zarr.json" else content)["classes"]
+    classes[0], classes[1] = classes[1], classes[0]
+    record.write_text(json.dumps(content))
+    done = copy.run("--config", "override={tiny: {evaluations: {hald: {lr: 0.002}}}}", check=False)
+    assert done.returncode != 0
+    assert re.search(r"has class order .* number 0 is '1'.* number 0 is '0'.* do not belong together", done.stdout)
+    assert "localrule" not in done.stdout.partition("Select jobs")[2]
+    assert "Finished jobid" not in done.stdout
+
+
+def test_a_corrupt_image_is_named_and_nothing_is_made(project: Project, tmp_path: Path) -> None:
+    write_folder(tmp_path / "data", classes=10, train=3)
+    broken = tmp_path / "data/train/3/1.png"
+    broken.write_bytes(broken.read_bytes()[:40])
+    done = run_on_folder(project, tmp_path / "data")
+    assert done.returncode != 0
+    assert str(broken) in done.stdout
     assert not (project.folder / "results/teachers").exists()
+
+
+def test_fetched_weights_are_found_offline(project: Project, tmp_path: Path) -> None:
+    """Weights that lie where the rule `weights` puts them are used without asking any network."""
+    write_folder(tmp_path / "data", classes=1000, train=2)
+    save_weights(build_model("torchvision/squeezenet1_1", 1000, 32), project.folder / WEIGHTS)
+    network = "arch: torchvision/squeezenet1_1, source: torchvision"
+    project.edit(
+        "config/experiments/tiny.yaml", "arch: small/resnet10-w4, recipe: {epochs: 2", f"{network}, recipe: {{epochs: 2"
+    )
+    done = run_on_folder(project, tmp_path / "data", "--until", "squeeze", classes=1000)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "rule weights" not in done.stdout
+    (record,) = files(project.folder, "results/teachers/*/*/teacher.json")
+    assert json.loads(record.read_text())["source"] == "torchvision"
+
+
+WEIGHTS = "results/weights/torchvision/squeezenet1_1/IMAGENET1K_V1.safetensors"
+
+
+def write_folder(root: Path, classes: int, train: int) -> None:
+    """An image folder of small random pictures, one of each class to test with."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", train), ("test", 1)):
+        for label in range(classes):
+            folder = root / split / f"{label}"
+            folder.mkdir(parents=True)
+            for i in range(count):
+                Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+
+
+def run_on_folder(project: Project, root: Path, *arguments: str, classes: int = 10) -> subprocess.CompletedProcess[str]:
+    dataset = f"source: imagefolder, root: {root}, size: 32, classes: {classes}, mean: [0, 0, 0], std: [1, 1, 1]"
+    (project.folder / "config/config.yaml").write_text(f"experiments: [tiny]\ndatasets: {{own: {{{dataset}}}}}\n")
+    project.edit("config/experiments/tiny.yaml", "dataset: digits", "dataset: own")
+    return project.run(*arguments, check=False)
 
 
 def test_too_few_images_are_noticed_at_once_when_the_dataset_is_known(copy: Project) -> None:
@@ -198,8 +276,8 @@ def test_a_failed_job_shows_the_end_of_its_log_and_its_traceback(copy: Project) 
     shutil.rmtree(copy.folder / "results/runs")
     copy.edit(
         "src/hald/train/losses.py",
-        "loss = F.kl_div(",
-        "raise RuntimeError('broken on purpose')\n        loss = F.kl_div(",
+        "    return F.kl_div(",
+        "    raise RuntimeError('broken on purpose')\n    return F.kl_div(",
     )
     done = copy.run(check=False)
     assert done.returncode != 0

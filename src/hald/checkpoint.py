@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hald.draws import generator
-from hald.files import read_json, write_atomic, write_json
+from hald.files import write_atomic, write_json
 from hald.jobs import log
 
 FORMAT = 2
@@ -41,12 +41,6 @@ def load_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
     optimizer.load_state_dict(state["optimizer"])
     log.info("goes on after epoch %d", state["epoch"])
     return int(state["epoch"]), dict(state["more"])
-
-
-def finished_epochs(path: Path) -> int | None:
-    """How far the training of a checkpoint was, without reading it; None where there is none."""
-    note = path.with_suffix(".json")
-    return int(read_json(note)["epoch"]) if path.is_file() and note.is_file() else None
 
 
 def seed_epoch(stream: str, seed: int, epoch: int) -> None:

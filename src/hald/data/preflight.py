@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hald.data.prepare import require_counts
+from hald.data.prepare import require_counts, select_classes
 from hald.data.raw import require_root
 from hald.errors import UserError
 from hald.files import read_json
 from hald.plan.model import Plan
+from hald.provenance import require_same_classes
+from hald.specs.dataset import DatasetSpec
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,8 +24,7 @@ def check_datasets(plan: Plan, keys: Iterable[str]) -> None:
         spec = plan.datasets[key]
         folder = plan.dataset_dir(key)
         if not (folder / "manifest.json").is_file():
-            if spec.source != "sklearn_digits":
-                require_root(spec)
+            _look_at_raw_data(spec)
             continue
         manifest = read_json(folder / "manifest.json")
         if spec.root and "$" not in spec.root and manifest["root"] != spec.root:
@@ -34,6 +35,40 @@ def check_datasets(plan: Plan, keys: Iterable[str]) -> None:
             )
         labels = np.repeat(np.arange(len(manifest["classes"])), manifest["train"]["per_class"])
         require_counts(spec, manifest["classes"], labels)
+
+
+def _look_at_raw_data(spec: DatasetSpec) -> None:
+    """Root, classes and images per class of a dataset that is not prepared yet (images are not decoded)."""
+    if spec.source != "sklearn_digits":
+        root = require_root(spec)
+        if spec.source == "torchvision" and not root.is_dir():
+            return  # will be downloaded
+    from hald.data.dispatch import SOURCES
+
+    raw = select_classes(SOURCES[spec.source](spec), spec)
+    require_counts(spec, raw.classes, raw.train.labels)
+
+
+def check_classes(plan: Plan) -> None:
+    """Refuse a run if things that exist already and belong together have different class orders."""
+    for key in plan.datasets:
+        teachers = [t for t, spec in plan.teachers.items() if spec.dataset == key]
+        images = [i for i, spec in plan.images.items() if spec.dataset == key]
+        stores = [store for store, spec in plan.labels.items() if spec.images in images]
+        records = [plan.dataset_dir(key) / "manifest.json"]
+        records += [plan.teacher_dir(t) / "teacher.json" for t in teachers]
+        records += [plan.images_dir(i) / "image_set.json" for i in images]
+        records += [plan.store_dir(store) / "zarr.json" for store in stores]
+        found = [(path.parent, _classes(path)) for path in records if path.is_file()]
+        for folder, classes in found[1:]:
+            remedy = f"Remove the one that is wrong, e.g. `rm -r {folder}`, and run again"
+            require_same_classes(classes, str(folder), found[0][1], str(found[0][0]), remedy)
+
+
+def _classes(record: Path) -> list[str]:
+    """Class list of an artefact; a label store keeps it among its attributes."""
+    content = read_json(record)
+    return list(content["attributes"]["classes"] if record.name == "zarr.json" else content["classes"])
 
 
 def check_networks(specs: Iterable[dict[str, Any]]) -> None:
