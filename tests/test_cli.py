@@ -85,15 +85,3 @@ def test_export_and_import(here: Path, real_set: Path, capsys: pytest.CaptureFix
     assert main(["labels", "verify", "new.zarr"]) == 0
     assert main(["labels", "export", STORE, "out"]) == 1
     assert "out is not empty" in capsys.readouterr().err
-
-
-def test_gc_removes_nothing_unless_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["labels", "gc"]) == 0
-    assert "1 not needed by tiny" in capsys.readouterr().out
-    assert main(["labels", "gc", "--remove"]) == 1  # nobody to ask
-    assert "say --yes" in capsys.readouterr().err
-    assert (here / STORE).exists()
-    assert main(["labels", "gc", "--remove", "--yes"]) == 0
-    assert not (here / STORE).exists()
-    assert main(["labels", "gc"]) == 0
-    assert "every store" in capsys.readouterr().out

@@ -12,7 +12,8 @@ from PIL import Image
 
 from conftest import labels_spec, make_labels
 from hald.errors import UserError
-from hald.labels.exchange import box_fractions, export_labels, import_labels
+from hald.labels.exchange import box_fractions, export_labels
+from hald.labels.imported import import_labels
 from hald.labels.store import LabelStore
 from hald.labels.verify import verify_store
 

@@ -64,8 +64,8 @@ def kept_logits(labels: Labels, classes: int, where: str) -> int:
     if labels.codec != "topk":
         if labels.top_k is not None:
             raise UserError(
-                f"{where}: labels has top_k {labels.top_k} with codec {labels.codec}, which keeps all {classes} logits; "
-                f"set `codec: topk`, or top_k in an evaluation to use fewer than are stored"
+                f"{where}: labels has top_k {labels.top_k} with codec {labels.codec}, which keeps all {classes} "
+                f"logits; set `codec: topk`, or top_k in an evaluation to use fewer than are stored"
             )
         return 0
     kept = TOP_K if labels.top_k is None else labels.top_k

@@ -291,7 +291,7 @@ class _Builder:
 
 
 FAMILIES = ("small", "sre2l", "torchvision", "timm")
-MAX_VIEWS = 65536  # length of a store's arrays; hald.labels.store has the same
+MAX_VIEWS = 65536  # length of a store's arrays; hald.labels.layout has the same
 FIXED_SIZE = ("sklearn_digits", "torchvision")
 BN_MODE = {"rded": "running", "real": "running"}
 _PROTOCOL = ("eta", "weight_decay", "temperature", "kd_scale", "handover", "smoothing", "sampling", "top_k")
