@@ -95,6 +95,27 @@ def test_a_claim_from_another_host_is_stale_without_a_heartbeat(tmp_path: Path) 
         assert claim.granted
 
 
+def test_a_claim_that_changed_hands_meanwhile_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two find the same dead owner's claim; the slower one must not take the quicker one's new claim away."""
+    path = tmp_path / "claim.json"
+    write_json(path, {"user": "x", "host": os.uname().nodename, "pid": 2**22 + 1, "since": 1.0})
+    quicker = Claim(path)
+    holder = Claim.holder
+
+    def overtaken(claim: Claim) -> str:  # the slower one has looked, and is about to remove what it saw
+        monkeypatch.setattr(Claim, "holder", holder)
+        assert quicker.__enter__().granted
+        return holder(claim)
+
+    monkeypatch.setattr(Claim, "holder", overtaken)
+    with Claim(path) as slower:
+        assert not slower.granted
+    assert f"process {os.getpid()}" in quicker.holder()
+    assert [file.name for file in tmp_path.iterdir()] == ["claim.json"]
+    quicker.__exit__()
+    assert not path.exists()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of our own needs root")
 def test_a_full_disk_keeps_what_was_done(real_set: Path, teacher: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"

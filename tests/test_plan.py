@@ -229,6 +229,13 @@ def test_bad_config_gets_one_clear_message(root: Path) -> None:
         make_plan({"experiments": ["tiny"], "override": {"demo": {}}}, root)
 
 
+def test_rded_and_real_images_are_labelled_with_running_statistics_unless_told(root: Path) -> None:
+    assert {spec.bn_mode for spec in tiny(root).labels.values()} == {"running"}
+    told = tiny(root, images={"rded": {"bn_mode": "batch"}})
+    modes = {told.images[spec.images].method: spec.bn_mode for spec in told.labels.values()}
+    assert modes == {"rded": "batch", "real": "running"}
+
+
 def test_numbers_of_kept_logits_that_cannot_be_are_refused(root: Path) -> None:
     refuse(root, "top_k 5 with codec u8, which keeps all 10 logits; set `codec: topk`", labels={"top_k": 5})
     refuse(root, "labels.top_k is 11, but the dataset has 10 classes", labels={"codec": "topk", "top_k": 11})
