@@ -26,8 +26,9 @@ from hald.data.decode import decode
 from hald.data.sources import parquet
 from hald.files import array_digest, tree_bytes, write_json, write_text
 from hald.labels.codec import CODECS
+from hald.labels.layout import FORMAT, Header, create_store
 from hald.labels.relabel import library_versions
-from hald.labels.store import FORMAT, GEOMETRY, Header, LabelStore, create_store
+from hald.labels.store import GEOMETRY, LabelStore
 from hald.models.build import build_model
 from hald.specs.dataset import DatasetSpec
 from hald.synthesis.build import Unit, write_set

@@ -233,6 +233,7 @@ class Reference:
         self.number = 0
 
     def soft(self, steps: int) -> None:
+        """Soft steps, crop by crop."""
         for _ in range(steps):
             images, _ = next(self.raw)
             rows = slice(self.number * BATCH, (self.number + 1) * BATCH)
@@ -243,6 +244,7 @@ class Reference:
             self.number = (self.number + 1) % (COUNT // BATCH)
 
     def hard(self, steps: int) -> None:
+        """Hard steps with timm's CutMix."""
         for _ in range(steps):
             images, labels = next(self.cropped)
             x, target = self.mixup(images, labels)
@@ -250,6 +252,7 @@ class Reference:
             self.update(self.criterion(logits, target), logits, labels)
 
     def update(self, loss: Tensor, logits: Tensor, labels: Tensor) -> None:
+        """One update, and the numbers that a training log wants."""
         self.optimizer.zero_grad()
         loss.backward()
         self.optimizer.step()
@@ -284,12 +287,15 @@ class Ours:
         self.teacher = LabelTeacher(laid_out(build_model(arch, CLASSES, SIZE), CPU).eval(), 1.0, MEAN, STD)
 
     def soft(self, steps: int) -> None:
+        """Soft steps."""
         float(self.student.steps(itertools.islice(self.softs, steps), KL(T, False))[0].sum())
 
     def hard(self, steps: int) -> None:
+        """Hard steps."""
         float(self.student.steps(itertools.islice(self.hards, steps), CrossEntropy())[0].sum())
 
     def bare(self, steps: int) -> None:
+        """The network's own forward, backward and update on one batch."""
         model, optimizer = self.student.model.train(), self.student.optimizer
         for _ in range(steps):
             loss = F.cross_entropy(model(self.fixed.x), self.fixed.target)
@@ -298,6 +304,7 @@ class Ours:
             optimizer.step()
 
     def relabel(self) -> None:
+        """One label epoch with the statistics of each batch."""
         label_view([self.teacher], self.data.images, self.data.drawn, labels_spec(self.spec.arch))
 
 
@@ -324,6 +331,7 @@ def labels_spec(arch: str) -> LabelsSpec:
     )
 
 
+@torch.no_grad()
 def check_same(arch: str, data: Data) -> None:
     """Both sides have the same soft, hard and relabel numbers on the same batch, or the benchmark stops."""
     reference, student = build_model(arch, CLASSES, SIZE), make_student(spec(arch), 0, CPU)

@@ -111,13 +111,55 @@ def test_export_and_import(here: Path, real_set: Path, capsys: pytest.CaptureFix
     assert "out is not empty" in capsys.readouterr().err
 
 
-def test_gc_removes_nothing_unless_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["labels", "gc"]) == 0
-    assert "1 not needed by tiny" in capsys.readouterr().out
-    assert main(["labels", "gc", "--remove"]) == 1  # nobody to ask
-    assert "say --yes" in capsys.readouterr().err
-    assert (here / STORE).exists()
-    assert main(["labels", "gc", "--remove", "--yes"]) == 0
-    assert not (here / STORE).exists()
-    assert main(["labels", "gc"]) == 0
-    assert "every store" in capsys.readouterr().out
+def test_import_from_a_folder_of_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["labels", "export", STORE, "out"]) == 0
+    command = ["labels", "import", "out", "--images", "out/images", "--to", "new.zarr"]
+    assert main(command) == 0  # the export left the class list
+    assert "new.zarr: 2 views" in capsys.readouterr().out
+    (here / "out/classes.txt").rename(here / "names.txt")
+    shutil.rmtree("new.zarr")
+    assert main(command) == 1
+    assert "which do not name classes; give the class list with --classes FILE" in capsys.readouterr().err
+    assert main([*command, "--classes", "names.txt"]) == 0
+    assert main(["labels", "verify", "new.zarr"]) == 0
+    shutil.rmtree("out/images/new004")
+    shutil.rmtree("new.zarr")
+    capsys.readouterr()
+    assert main([*command, "--classes", "names.txt"]) == 1
+    assert "there is no folder for class 4 ('4')" in capsys.readouterr().err
+
+
+def test_an_imported_store_says_what_is_known_and_is_not_checked_deeply(
+    here: Path, real_set: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["labels", "export", STORE, "out"])
+    main(["labels", "import", "out", "--images", str(real_set), "--to", "new.zarr"])
+    capsys.readouterr()
+    assert main(["labels", "info", "new.zarr"]) == 0
+    lines = {line[:15].strip(): line[15:] for line in capsys.readouterr().out.splitlines()}
+    assert lines["key"] == "none (imported)"
+    assert lines["imported"].startswith(f"labels from {here / 'out'}, images from {real_set}, by ")
+    assert lines["crops"].startswith(
+        "scale, ratio, flip probability and seed unknown (imported); stored crops cover 0."
+    )
+    assert lines["teachers"].startswith("unknown (imported)")
+    assert lines["BN statistics"] == "unknown (imported)"
+    assert main(["labels", "verify", "--deep", "2", "new.zarr", STORE]) == 0
+    out = capsys.readouterr().out
+    assert "new.zarr: no deep check, because it was imported without its teacher; its hashes were checked" in out
+    assert out.count("no deep check") == 1
+    (here / "new.zarr/box/c/1/0/0").write_bytes(b"x")
+    assert main(["labels", "verify", "--deep", "2", "new.zarr"]) == 1
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5"])
+def test_a_deep_check_of_no_views_is_refused(number: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["labels", "verify", "--deep", number, STORE])
+    assert stopped.value.code == 2
+    assert f"found '{number}', expected the number of views to label again, 1 or more" in capsys.readouterr().err
+
+
+def test_adopt_says_what_differs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["labels", "adopt", STORE]) == 1
+    assert "fits no label store of the plan. Nearest is" in capsys.readouterr().err

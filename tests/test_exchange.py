@@ -1,6 +1,8 @@
 """Import and export of the released label format."""
 
+import errno
 import os
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,8 @@ from PIL import Image
 
 from conftest import labels_spec, make_labels
 from hald.errors import UserError
-from hald.labels.exchange import box_fractions, export_labels, import_labels
+from hald.labels.exchange import box_fractions, export_labels
+from hald.labels.imported import import_labels
 from hald.labels.store import LabelStore
 from hald.labels.verify import verify_store
 
@@ -144,3 +147,106 @@ def test_top_k_stores_export_renormalised_labels(real_set: Path, teacher: Path, 
     export_labels(store, tmp_path / "out")
     labels = torch.load(tmp_path / "out/epoch_0.tar", weights_only=True)[0][5]
     assert (labels > 0).sum(dim=1).tolist() == [3] * 8
+
+
+def mount(folder: Path, options: str) -> None:
+    folder.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]).returncode:
+        pytest.skip("a file system of our own needs root")
+
+
+def test_targets_that_cannot_be_are_refused_in_words(store: Path, tmp_path: Path) -> None:
+    ours, file = LabelStore(store), tmp_path / "file"
+    file.write_text("x")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/x").write_text("x")
+    for target, message in (
+        (file, "file is a file; give a folder that does not exist yet"),
+        (file / "out", "cannot export to .*/file/out: a part of that path is a file"),
+        (tmp_path / "full", "full is not empty; give a folder that does not exist yet"),
+        (tmp_path / ("x" * 300), "cannot export to .*: that name is too long"),
+    ):
+        with pytest.raises(UserError, match=message):
+            export_labels(ours, target)
+    released(tmp_path / "in")
+    with pytest.raises(UserError, match="cannot import to .*: a part of that path is a file"):
+        import_labels(tmp_path / "in", IMAGES, ["a", "b"], file / "s.zarr")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "in", "labels.zarr"]
+    assert file.read_text() == "x"
+    (tmp_path / "empty").mkdir()
+    export_labels(ours, tmp_path / "empty")  # an empty folder is as good as none
+    assert (tmp_path / "empty/epoch_1.tar").is_file()
+
+
+def test_a_folder_without_permission_is_refused_in_words(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the kernel says it to people who are not root."""
+
+    def denied(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    ours = LabelStore(store)
+    monkeypatch.setattr(Path, "mkdir", denied)
+    with pytest.raises(
+        UserError, match="cannot export to .*: there is no permission to write there; give another place"
+    ):
+        export_labels(ours, tmp_path / "out")
+
+
+def test_a_read_only_disk_is_named(store: Path, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    mount(disk, "ro")
+    try:
+        with pytest.raises(UserError, match="cannot export to .*: that file system is read-only"):
+            export_labels(LabelStore(store), disk / "out")
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_full_disk_leaves_nothing_of_an_export_or_an_import(there: bool, store: Path, tmp_path: Path) -> None:
+    ours, disk = LabelStore(store), tmp_path / "disk"
+    export_labels(ours, tmp_path / "out")
+    mount(disk, "size=48k")
+    try:
+        if there:
+            (disk / "out").mkdir()
+        with pytest.raises(UserError, match="cannot export to .*: the disk is full and nothing was kept; free some"):
+            export_labels(ours, disk / "out")
+        assert [path.name for path in disk.rglob("*")] == (["out"] if there else [])
+        with pytest.raises(UserError, match="cannot import to .*: the disk is full and nothing was kept; free some"):
+            import_labels(tmp_path / "out", ours.images(), ours.header.classes, disk / "new.zarr")
+        assert [path.name for path in disk.rglob("*")] == (["out"] if there else [])
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_images_of_another_size_than_the_labels_are_refused(store: Path, tmp_path: Path) -> None:
+    ours = LabelStore(store)
+    export_labels(ours, tmp_path / "out")
+    classes = ours.header.classes
+    for size, message in (
+        (28, r"crop \d+ \(\d+ such\) is \[.*\] .* in pixels of images of 28 px, which is no crop of one"),
+        (16, "which is no crop of one|reach to pixel 32, so the labels were made for crops of 32 px or more"),
+    ):
+        other = np.zeros((20, 3, size, size), dtype=np.uint8)
+        with pytest.raises(UserError, match=message):
+            import_labels(tmp_path / "out", other, classes, tmp_path / "new.zarr")
+    with pytest.raises(UserError, match="epoch 0 is an order of 20 images, but there are 30; are these the images"):
+        import_labels(tmp_path / "out", np.zeros((30, 3, 32, 32), dtype=np.uint8), classes, tmp_path / "new.zarr")
+    assert not (tmp_path / "new.zarr").exists()
+
+
+def test_images_twice_as_large_are_noticed_by_where_the_rectangles_end(
+    real_set: Path, teacher: Path, tmp_path: Path
+) -> None:
+    """Boxes of 32 px images are whole pixels of 64 px images too."""
+    store = LabelStore(make_labels(labels_spec(count=20, batch=2), real_set, [teacher], tmp_path / "s.zarr", range(1)))
+    export_labels(store, tmp_path / "out")
+    batches = torch.load(tmp_path / "out/epoch_0.tar", weights_only=True)
+    images = np.zeros((140, 3, 64, 64), dtype=np.uint8)
+    torch.save(batches * 7, tmp_path / "out/epoch_0.tar")
+    torch.save({"0": list(range(140))}, tmp_path / "out/sampler_indices_dict.pt")
+    with pytest.raises(UserError, match="of its 70 batches reach to pixel 32, so .* crops of 32 px, but .* 64 px"):
+        import_labels(tmp_path / "out", images, store.header.classes, tmp_path / "new.zarr")

@@ -95,6 +95,27 @@ def test_a_claim_from_another_host_is_stale_without_a_heartbeat(tmp_path: Path) 
         assert claim.granted
 
 
+def test_a_claim_that_changed_hands_meanwhile_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two find the same dead owner's claim; the slower one must not take the quicker one's new claim away."""
+    path = tmp_path / "claim.json"
+    write_json(path, {"user": "x", "host": os.uname().nodename, "pid": 2**22 + 1, "since": 1.0})
+    quicker = Claim(path)
+    holder = Claim.holder
+
+    def overtaken(claim: Claim) -> str:  # the slower one has looked, and is about to remove what it saw
+        monkeypatch.setattr(Claim, "holder", holder)
+        assert quicker.__enter__().granted
+        return holder(claim)
+
+    monkeypatch.setattr(Claim, "holder", overtaken)
+    with Claim(path) as slower:
+        assert not slower.granted
+    assert f"process {os.getpid()}" in quicker.holder()
+    assert [file.name for file in tmp_path.iterdir()] == ["claim.json"]
+    quicker.__exit__()
+    assert not path.exists()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of our own needs root")
 def test_a_full_disk_keeps_what_was_done(real_set: Path, teacher: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
@@ -129,6 +150,12 @@ def flip_bit(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
+LOST_IMAGES = (
+    r"images in label store .* are (damaged|not those its labels were made for).* 2 views of 20 labels are as they "
+    r"were.*image set 2222222222.*rm -r .*/images && cp -r <that folder>/images .*hald labels verify"
+)
+
+# What is done to the store, what `verify` says, and what the trainer says (None: it does not use that part).
 DAMAGE = {
     "flipped bit": (
         lambda s: flip_bit(s / "q/c/1/0/0"),
@@ -166,11 +193,36 @@ DAMAGE = {
     "settings": (lambda s: edit_header(s, spec=json.loads(json.dumps(altered()))), "do not give its key", None),
     "teacher": (lambda s: flip_bit(s / "teachers/0/teacher.safetensors"), "weights of teacher 0 are not those", None),
     "no teacher": (lambda s: shutil.rmtree(s / "teachers"), "weights of teacher 0 are gone", None),
-    "codec": (lambda s: edit_header(s, codec="f16"), "codec or seed are not those", None),
-    "marker content": (lambda s: (s / "views/00001.json").write_text("{"), "view 1: its marker is damaged", None),
-    "metadata": (lambda s: (s / "q/zarr.json").write_text("{"), "its metadata are damaged", None),
-    "images": (lambda s: flip_bit(s / "images/c/0/0/0/0"), "images .* damaged|are not those", "images"),
+    "codec": (
+        lambda s: edit_header(s, codec="f16"),
+        "header says codec f16, for which array q would be float16, but it is uint8",
+        "header says codec f16",
+    ),
+    "unknown codec": (lambda s: edit_header(s, codec="u4"), "has codec u4, this version knows u8", "has codec u4"),
+    "seed": (lambda s: edit_header(s, view_settings=reseeded(s)), "codec or seed are not those", None),
+    "marker content": (
+        lambda s: (s / "views/00001.json").write_text("{"),
+        "the marker of view 1 is damaged",
+        "the marker of view 1 is damaged .* remove .*00001.json and run again",
+    ),
+    "metadata": (
+        lambda s: (s / "q/zarr.json").write_text("{"),
+        "its metadata are damaged, array q cannot be opened",
+        "its metadata are damaged, array q cannot be opened",
+    ),
+    "group metadata": (
+        lambda s: (s / "zarr.json").write_text("{"),
+        "its metadata are damaged, .*zarr.json cannot be read",
+        "its metadata are damaged, .*zarr.json cannot be read",
+    ),
+    "images": (lambda s: flip_bit(s / "images/c/0/0/0/0"), LOST_IMAGES, LOST_IMAGES),
+    "no images": (lambda s: shutil.rmtree(s / "images"), LOST_IMAGES, LOST_IMAGES),
+    "a missing image chunk": (lambda s: (s / "images/c/9/0/0/0").unlink(), "not those its labels", "not those its"),
 }
+
+
+def reseeded(store: Path) -> dict[str, object]:
+    return LabelStore(store).header.view_settings | {"seed": 1}
 
 
 def altered() -> dict[str, object]:

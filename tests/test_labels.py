@@ -1,6 +1,7 @@
 """The label store: exact, guarded, grown view by view."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,12 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from conftest import labels_spec, make_labels
+from conftest import images_spec, labels_spec, make_labels
 from hald.errors import UserError
 from hald.files import file_digest
 from hald.labels import relabel as module
 from hald.labels.codec import CODECS
 from hald.labels.store import LabelStore
+from hald.labels.verify import worst_error
+from hald.synthesis.build import Places as SetPlaces
+from hald.synthesis.build import Resources
+from hald.synthesis.methods import synthesize
 from hald.teacher import load_teacher
 from hald.views import cutmix, render
 
@@ -104,6 +109,22 @@ def test_stored_labels_are_the_teachers_answers(
             assert (error <= store.codec.half_step(rows) + 1e-4).all()
 
 
+@pytest.mark.parametrize("method", ["rded", "real"])
+@pytest.mark.parametrize("bn_mode", ["running", "batch"])
+def test_labels_are_exact_for_every_method_and_bn_mode(
+    method: str, bn_mode: str, digits: Path, teacher: Path, tmp_path: Path
+) -> None:
+    """Images as the method makes them: stored labels are the teacher's on the same pixels, within half a step."""
+    images = tmp_path / "set.zarr"
+    spec = images_spec(method=method, teacher="1" * 10 if method == "rded" else None)
+    synthesize(spec, SetPlaces(digits, teacher, images, tmp_path / "partial"), Resources(CPU, 0, 0.0))
+    store = LabelStore(make_labels(labels_spec(bn_mode=bn_mode), images, [teacher], tmp_path / "s.zarr", range(3)))
+    for view in range(3):
+        again = torch.cat([replayed(store, teacher, view, start) for start in range(0, 20, 8)])
+        assert worst_error(store, view, again) < 1e-4
+        assert worst_error(store, view, again + torch.eye(10).repeat(2, 1)) > 0.1  # it would notice
+
+
 def test_an_ensemble_is_the_weighted_sum_of_its_teachers(real_set: Path, teacher: Path, tmp_path: Path) -> None:
     spec = labels_spec(teachers=("1" * 10, "4" * 10), weights=(0.75, -0.25), codec="f16")
     store = LabelStore(make_labels(spec, real_set, [teacher, teacher], tmp_path / "s.zarr", range(1)))
@@ -147,10 +168,16 @@ def test_views_do_not_depend_on_how_they_were_asked_for(
 
 
 def test_a_whole_view_is_never_written_again(store: Path) -> None:
+    """The writer itself refuses, so root and the owner of the files cannot do it by accident either."""
     opened = LabelStore(store)
     drawn = opened.drawn(0)
+    before = {path: (file_digest(path), path.stat().st_mtime_ns) for path in store.rglob("*") if path.is_file()}
+    assert all(os.access(path, os.W_OK) for path in before)  # nothing but the writer stands in the way
     with pytest.raises(UserError, match="view 0 of .* is complete and is not written again"):
         opened.write(0, drawn, np.zeros((20, 10), dtype=np.float32))
+    assert not module.Labeller(opened, CPU).compute(0)
+    after = {path: (file_digest(path), path.stat().st_mtime_ns) for path in store.rglob("*") if path.is_file()}
+    assert after == before
 
 
 def test_damage_is_named(store: Path) -> None:

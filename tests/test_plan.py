@@ -300,6 +300,33 @@ def test_bad_config_gets_one_clear_message(root: Path) -> None:
         make_plan({"experiments": ["tiny"], "override": {"demo": {}}}, root)
 
 
+def test_rded_and_real_images_are_labelled_with_running_statistics_unless_told(root: Path) -> None:
+    assert {spec.bn_mode for spec in tiny(root).labels.values()} == {"running"}
+    told = tiny(root, images={"rded": {"bn_mode": "batch"}})
+    modes = {told.images[spec.images].method: spec.bn_mode for spec in told.labels.values()}
+    assert modes == {"rded": "batch", "real": "running"}
+
+
+def test_numbers_of_kept_logits_that_cannot_be_are_refused(root: Path) -> None:
+    refuse(root, "top_k 5 with codec u8, which keeps all 10 logits; set `codec: topk`", labels={"top_k": 5})
+    refuse(root, "labels.top_k is 11, but the dataset has 10 classes", labels={"codec": "topk", "top_k": 11})
+    refuse(root, "labels.top_k is not set, which means 100, but .* 10 classes; set it to 10", labels={"codec": "topk"})
+    refuse(
+        root,
+        "evaluation 'hald' uses the top_k = 11 largest logits, but there are 10 classes; set top_k to 10",
+        evaluations={"hald": {"top_k": 11}},
+    )
+    refuse(
+        root,
+        "top_k = 6 largest logits, but the store keeps 5 per label",
+        labels={"codec": "topk", "top_k": 5},
+        evaluations={"hald": {"top_k": 6}},
+    )
+    kept = tiny(root, labels={"codec": "topk", "top_k": 10}, evaluations={"hald": {"top_k": 10}})
+    assert {spec.top_k for spec in kept.labels.values()} == {10}
+    assert {spec.top_k for spec in tiny(root).labels.values()} == {0}
+
+
 def test_datasets_and_recipes_that_do_not_fit_are_refused(root: Path) -> None:
     for change, message in (
         ({"resize": 40}, "source sklearn_digits has images of one size"),

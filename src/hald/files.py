@@ -5,12 +5,43 @@ import errno
 import hashlib
 import json
 import os
+import platform
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from hald.errors import UserError
+
+REFUSALS = {
+    errno.ENOSPC: "the disk is full and nothing was kept; free some space and run again",
+    errno.EDQUOT: "your disk quota is used up and nothing was kept; free some space and run again",
+    errno.EACCES: "there is no permission to write there; give another place, or ask its owner",
+    errno.EPERM: "there is no permission to write there; give another place, or ask its owner",
+    errno.EROFS: "that file system is read-only; give another place",
+    errno.ENOTDIR: "a part of that path is a file, not a folder; give another place",
+    errno.EEXIST: "a part of that path is a file, not a folder; give another place",
+    errno.ENAMETOOLONG: "that name is too long; give a shorter one",
+}
+
+
+@contextlib.contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Say the file system's refusals in words: `what` could not be done, why, and what to do about it."""
+    try:
+        yield
+    except (OSError, UserError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError) and cause.errno in REFUSALS:
+            raise UserError(f"{what}: {REFUSALS[cause.errno]}") from error
+        raise
+
+
+def aside(path: Path) -> Path:
+    """A hidden name beside `path` for what is being made; host and process are in it, so that remains can be told."""
+    return path.with_name(f".{path.name}~{platform.node()}~{os.getpid()}~{uuid.uuid4().hex[:8]}")
 
 
 def fsync_dir(path: Path) -> None:
@@ -112,10 +143,10 @@ def _make_way(target: Path, complete: str) -> None:
         target.rmdir()
     if (target / complete).exists() or not target.exists():
         return
-    aside = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    remains = aside(target)
     with contextlib.suppress(FileNotFoundError):
-        target.rename(aside)  # the remains of a failed attempt, which nobody else is writing
-        shutil.rmtree(aside)
+        target.rename(remains)  # of a failed attempt, which nobody else is writing
+        shutil.rmtree(remains)
 
 
 def _fsync_tree(folder: Path) -> None:
@@ -127,14 +158,15 @@ def _fsync_tree(folder: Path) -> None:
 
 def link_tree(source: Path, target: Path) -> None:
     """Copy a directory of immutable files by hard links where the file system allows it, by bytes where not."""
+    shutil.copytree(source, target, copy_function=link_file)
 
-    def link_or_copy(src: str, dst: str) -> None:
-        try:
-            os.link(src, dst)
-        except OSError:
-            shutil.copy2(src, dst)
 
-    shutil.copytree(source, target, copy_function=link_or_copy)
+def link_file(source: str | Path, target: str | Path) -> None:
+    """A hard link to an immutable file, or a copy where the file system or the owner does not allow one."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
 
 
 def tree_bytes(path: Path) -> int:

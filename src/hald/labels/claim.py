@@ -4,6 +4,7 @@ A claim is a small file made exclusively, with owner, host and process in it, an
 process is gone (same host) or whose heartbeat stopped (another host) is stale: it is said and taken over.
 """
 
+import contextlib
 import getpass
 import json
 import os
@@ -48,7 +49,7 @@ class Claim:
         return f"{user} on {host} (process {owner.get('pid')}), for {age}"
 
     def _take(self) -> bool:
-        owner = {"user": _user(), "host": platform.node(), "pid": os.getpid(), "since": time.time()}
+        owner = {"user": user_name(), "host": platform.node(), "pid": os.getpid(), "since": time.time()}
         try:
             handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         except FileExistsError:
@@ -67,25 +68,35 @@ class Claim:
         except (OSError, ValueError):  # just released, or just being written
             return {}
 
-    def _remove_stale(self) -> bool:
-        """Remove a claim whose owner is gone."""
+    def is_live(self) -> bool:
+        """Whether there is a claim whose owner still works (same host), or whose heartbeat is fresh (another)."""
         try:
             silent = time.time() - self.path.stat().st_mtime
         except FileNotFoundError:
-            return True
+            return False
         owner = self._read()
         here = owner.get("host") == platform.node()
-        dead = here and not _alive(int(owner.get("pid", 0)))
-        if not dead and silent < STALE:
+        return silent < STALE and not (here and not alive(int(owner.get("pid", 0))))
+
+    def _remove_stale(self) -> bool:
+        """Remove a claim whose owner is gone; False while its owner, or a new one, is at work."""
+        stale = self._read()
+        if not self.path.exists():
+            return True
+        if self.is_live():
             return False
         log.warning("taking over %s: its owner, %s, is gone", self.path.name, self.holder())
-        aside = self.path.with_name(f"{self.path.name}.stale-{os.getpid()}")
+        removed = Claim(self.path.with_name(f"{self.path.name}.stale-{os.getpid()}"))
         try:  # rename first: of two that take over, one succeeds
-            self.path.rename(aside)
+            self.path.rename(removed.path)
         except FileNotFoundError:
             return True
-        aside.unlink()
-        return True
+        mistaken = removed._read() != stale  # another took over before us, and this is its new claim
+        if mistaken:
+            with contextlib.suppress(FileExistsError):
+                os.link(removed.path, self.path)
+        removed.path.unlink()
+        return not mistaken
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT):
@@ -95,7 +106,8 @@ class Claim:
                 return
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
+    """Whether a process of this host runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -105,7 +117,8 @@ def _alive(pid: int) -> bool:
     return True
 
 
-def _user() -> str:
+def user_name() -> str:
+    """Who we are, for records."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -19,6 +19,9 @@ Arrays = dict[str, NDArray[Any]]
 Logits = NDArray[np.float32]
 
 STEP = 1 / 80  # of i16: an error below that of fp16 probabilities at C = 100 and at C = 1000
+# Of u8: steps over a row's span. Stored bytes follow the entropy of q, which zstd reaches at any level and chunk size,
+# so only the step changes the size: 208 instead of 255 is about 4 % fewer bytes at C = 1000 and 1.5 times the KL.
+LEVELS = 208
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ def _encode_u8(logits: Logits, _: int) -> Arrays:
     """One byte per class: q * scale + row minimum, within scale / 2."""
     low = logits.min(axis=1, keepdims=True)
     span = logits.max(axis=1, keepdims=True) - low
-    scale = np.maximum(span / 255, np.finfo(np.float32).tiny).astype(np.float32)
+    scale = np.maximum(span / LEVELS, np.finfo(np.float32).tiny).astype(np.float32)
     return {"q": np.rint((logits - low) / scale).astype(np.uint8), "scale": scale[:, 0]}
 
 

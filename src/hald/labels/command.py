@@ -1,15 +1,12 @@
-"""`hald labels`: look at label stores, verify, import, export and clear them away."""
+"""`hald labels`: look at label stores, verify, import, export, adopt and clear them away."""
 
 import argparse
-import shutil
-import sys
-from collections.abc import Iterator
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hald.errors import UserError
-from hald.files import tree_bytes
-from hald.plan import make_plan
+from hald.plan import Plan, make_plan
 from hald.plan.config import config_from
 from hald.plan.summary import size
 
@@ -21,7 +18,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Declare the subcommands."""
     parser = commands.add_parser(
         "labels",
-        help="soft-label stores: ls, info, verify, import, export, gc",
+        help="soft-label stores: ls, info, verify, import, export, adopt, gc",
         description="Soft-label stores of the configured `stores:` folder.",
         epilog="examples:\n"
         "  hald labels ls\n"
@@ -29,6 +26,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "  hald labels verify --deep 2 STORE.zarr     # and label two of its views again\n"
         "  hald labels export STORE.zarr /tmp/out     # for the released trainer\n"
         "  hald labels import /data/fadrm_bs16_slc100_ipc10 --images results/images/x.zarr --to imported.zarr\n"
+        "  hald labels import DIR --images syn_data/ --classes manifest.json --to imported.zarr   # a folder of files\n"
+        "  hald labels adopt OLD.zarr                 # made by other code: take it over under today's key\n"
         "  hald labels gc                             # what no experiment needs; --remove to delete it",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -39,19 +38,40 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     verify = _action(actions, "verify", "check every hash; name what is bad", _verify)
     verify.add_argument("stores", type=Path, nargs="*", help="default: all stores of the config")
     verify.add_argument(
-        "--deep", type=int, default=0, metavar="N", help="label N views of each store again and compare"
+        "--deep", type=_views, default=0, metavar="N", help="label N views of each store again and compare"
     )
+    _add_exchange(actions)
+    adopt = _action(actions, "adopt", "take over a store that other code made, under the key of today's plan", _adopt)
+    adopt.add_argument("store", type=Path, help="store to adopt; it stays as it is")
+    adopt.add_argument("--as", dest="key", metavar="KEY", help="which store of the plan it is to be, if several fit")
+    collect = _action(actions, "gc", "list what no experiment needs: stores, left-over folders, old plans", _gc)
+    collect.add_argument("--remove", action="store_true", help="remove it, without asking")
+    collect.add_argument(
+        "--imported", action="store_true", help="also imported stores and those with names of their own"
+    )
+
+
+def _add_exchange(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     bring = _action(actions, "import", "read a label directory of the released HALD code", _import)
     bring.add_argument("source", type=Path, help="folder with epoch_<e>.tar and sampler_indices_dict.pt")
-    bring.add_argument("--images", type=Path, required=True, help="image set (.zarr) that the labels are about")
+    bring.add_argument(
+        "--images", type=Path, required=True, help="what the labels are about: an image set, or one folder per class"
+    )
+    bring.add_argument(
+        "--classes", type=Path, metavar="FILE", help="class names in order: text, or JSON with `classes`"
+    )
     bring.add_argument("--to", type=Path, required=True, metavar="STORE", help="store to make")
     bring.add_argument("--codec", default="i16", choices=["u8", "i16", "f16"], help="default: i16, exact to fp16")
     export = _action(actions, "export", "write a store in the released format, with its images", _export)
     export.add_argument("store", type=Path)
     export.add_argument("target", type=Path, help="folder to make")
-    collect = _action(actions, "gc", "list stores that no experiment needs", _gc)
-    collect.add_argument("--remove", action="store_true", help="remove them (asks first)")
-    collect.add_argument("--yes", action="store_true", help="with --remove: do not ask")
+
+
+def _views(text: str) -> int:
+    """A number of views to label again: at least one."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found '{text}', expected the number of views to label again, 1 or more")
+    return int(text)
 
 
 def _action(
@@ -71,16 +91,14 @@ def _open(path: Path) -> "LabelStore":
     return LabelStore(path)
 
 
-def _stores(folder: Path) -> Iterator[Path]:
-    """Finished stores below a `stores:` folder."""
-    yield from sorted(path.parent for path in folder.glob("*/*.zarr/zarr.json"))
-
-
 def _ls(options: argparse.Namespace) -> int:
+    from hald.labels.gc import stores_in
+    from hald.labels.info import label_bytes
+
     plan = make_plan(config_from(options.config))
     needed = {plan.store_dir(key): plan.views[key] for key in plan.labels}
     print(f"{'store':<58}{'views':>7}{'planned':>9}{'images':>8}{'classes':>9}  {'codec':<6}{'labels':>10}")
-    for path in _stores(Path(plan.stores)):
+    for path in stores_in(Path(plan.stores)):
         try:
             store = _open(path)
         except UserError as error:
@@ -95,43 +113,21 @@ def _ls(options: argparse.Namespace) -> int:
     return 0
 
 
-def label_bytes(store: "LabelStore") -> int:
-    """Bytes of all whole views, markers included, images and teachers not."""
-    arrays = sum(entry["bytes"] for view in store.views() for entry in store.marked_files(view).values())
-    return int(arrays) + sum(store.marker(view).stat().st_size for view in store.views())
-
-
 def _info(options: argparse.Namespace) -> int:
-    store = _open(options.store)
-    header, views = store.header, store.views()
-    teachers = ", ".join(f"{entry['arch']} ({entry['top1']:.2f} % top-1)" for entry in header.teachers)
-    lines = {
-        "store": store.folder,
-        "format": header.format,
-        "key": header.key,
-        "views": f"{len(views)} whole" + (f", up to number {views[-1]}" if views else ""),
-        "images": f"{header.count} at {header.size} px, batches of {header.batch} ({header.batches} per view)",
-        "classes": f"{len(header.classes)}: {', '.join(header.classes[:6])}{' ...' if len(header.classes) > 6 else ''}",
-        "soft labels": f"{len(views) * header.count} (SLC {len(views) * header.count // len(header.classes)})",
-        "codec": header.codec + (f", {header.top_k} logits kept" if header.top_k else ""),
-        "bytes": f"labels {size(label_bytes(store))}, everything {size(tree_bytes(store.folder))}",
-        "teachers": teachers or "none (imported)",
-        "BN statistics": header.spec.get("bn_mode", "unknown"),
-        "crops": ", ".join(
-            f"{name} {header.view_settings[name]}" for name in ("scale", "ratio", "flip", "mix", "seed")
-        ),
-        "made with": ", ".join(f"{name} {version}" for name, version in header.versions.items()),
-    }
-    for name, value in lines.items():
+    from hald.labels.info import describe
+
+    for name, value in describe(_open(options.store)).items():
         print(f"{name:<15}{value}")
     return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
     from hald.device import setup
+    from hald.labels.gc import stores_in
+    from hald.labels.info import label_bytes
     from hald.labels.verify import verify_store
 
-    stores = options.stores or list(_stores(Path(make_plan(config_from(options.config)).stores)))
+    stores = options.stores or list(stores_in(Path(make_plan(config_from(options.config)).stores)))
     if not stores:
         print("there are no label stores to verify")
     bad = 0
@@ -143,16 +139,18 @@ def _verify(options: argparse.Namespace) -> int:
         if not problems:
             store = _open(path)
             print(f"{path}: {len(store.views())} views, {size(label_bytes(store))} of labels, all as they should be")
+            if options.deep and not store.header.teachers:
+                print(f"{path}: no deep check, because it was imported without its teacher; its hashes were checked")
         bad += problems
     return 1 if bad else 0
 
 
 def _import(options: argparse.Namespace) -> int:
-    from hald.labels.exchange import import_labels
-    from hald.synthesis.imageset import open_set
+    from hald.labels.imagefolder import class_list, given_images
+    from hald.labels.imported import import_labels
 
-    images = open_set(options.images)
-    import_labels(options.source, images.images(), images.classes, options.to, options.codec)
+    images, classes = given_images(options.images, class_list(options.classes, options.source))
+    import_labels(options.source, images, classes, options.to, options.codec, str(options.images.resolve()))
     print(f"{options.to}: {len(_open(options.to).views())} views")
     return 0
 
@@ -166,27 +164,41 @@ def _export(options: argparse.Namespace) -> int:
     return 0
 
 
-def _gc(options: argparse.Namespace) -> int:
-    """Stores that no file of config/experiments (nor the config's own choice) needs."""
-    everything = sorted(path.stem for path in Path("config/experiments").glob("*.yaml"))
-    raw = config_from(options.config)
-    plans = [make_plan(raw), *(make_plan({**raw, "experiments": [name], "override": {}}) for name in everything)]
-    needed = {plan.store_dir(key) for plan in plans for key in plan.labels}
-    unused = [path for path in _stores(Path(plans[0].stores)) if path not in needed]
-    for path in unused:
-        print(f"{path}  {size(tree_bytes(path))}")
-    if not unused:
-        print(f"every store in {plans[0].stores} is needed by an experiment")
-    elif not options.remove:
-        print(f"{len(unused)} not needed by {', '.join(everything)}; remove with `hald labels gc --remove`")
-    elif options.yes or _confirmed(len(unused)):
-        for path in unused:
-            shutil.rmtree(path)
-        print(f"removed {len(unused)}")
+def _adopt(options: argparse.Namespace) -> int:
+    from hald.labels.adopt import adopt
+
+    target = adopt(options.store, make_plan(config_from(options.config)), options.key)
+    entry = _open(target).header.adopted[-1]
+    print(f"{target}: {entry['views']} views that code {entry['code'][:10]} made under key {entry['key']}")
+    print(f"{options.store} is as it was. `hald labels verify --deep 1 {target}` compares with today's code")
     return 0
 
 
-def _confirmed(count: int) -> bool:
-    if not sys.stdin.isatty():
-        raise UserError("nothing was removed: say --yes when there is nobody to ask")
-    return input(f"remove {count} stores for good? [y/N] ").strip().lower() == "y"
+def _all_plans(options: argparse.Namespace) -> list[Plan]:
+    """The config's own plan first, then one for every file of config/experiments."""
+    raw = config_from(options.config)
+    names = sorted(path.stem for path in Path("config/experiments").glob("*.yaml"))
+    return [make_plan(raw), *(make_plan({**raw, "experiments": [name], "override": {}}) for name in names)]
+
+
+def _gc(options: argparse.Namespace) -> int:
+    """What no file of config/experiments (nor the config's own choice) needs."""
+    from hald.labels.gc import find_leftovers, remove
+
+    found = list(find_leftovers(_all_plans(options), options.imported))
+    going = [entry for entry in found if not entry.kept]
+    total = size(sum(entry.bytes for entry in going))
+    for entry in found:
+        days = (time.time() - entry.written) / 86400
+        print(f"{entry.path}  {size(entry.bytes)}, last written {days:.1f} days ago, of {entry.owner}")
+        print(f"    {entry.why}" + (f"; kept: {entry.kept}" if entry.kept else ""))
+    if not going:
+        print("nothing to remove: " + ("all of this is kept" if found else "every store is needed by an experiment"))
+    elif not options.remove:
+        print(f"{len(going)} not needed ({total}); remove with `hald labels gc --remove`")
+    else:
+        for entry in going:
+            remove(entry)
+            print(f"removed {entry.path}")
+        print(f"removed {len(going)} ({total})")
+    return 0

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from hald.errors import UserError
 from hald.jobs import Progress, StopRequest, log, write_timing
 from hald.labels.codec import Logits
-from hald.labels.store import FORMAT, Header, LabelStore, create_store
+from hald.labels.layout import FORMAT, Header, create_store
+from hald.labels.store import LabelStore
 from hald.models.bn import batch_statistics
 from hald.provenance import require_same_data, versions
 from hald.specs.base import Identity, from_dict, to_dict

@@ -9,120 +9,30 @@ there are.
 import errno
 import os
 import shutil
-import uuid
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 from numpy.typing import NDArray
-from zarr.codecs import ZstdCodec
-from zarr.codecs.numcodecs import PCodec
 from zarr.errors import ZarrUserWarning
 
 from hald.errors import UserError
-from hald.files import array_digest, file_digest, fsync_dir, link_tree, publish_dir, read_json, write_json
+from hald.files import array_digest, file_digest, fsync_dir, read_json, write_json
 from hald.labels.claim import Claim
 from hald.labels.codec import CODECS, Arrays, Codec, Logits
+from hald.labels.layout import FORMAT, Header
 from hald.provenance import require_same_classes
 from hald.views import View
 
-FORMAT = 1
-MAX_VIEWS = 65536
 # The Rust pipeline reads twice as fast; only zarr-python's writes a file in one rename.
 READER, WRITER = "zarrs.ZarrsCodecPipeline", "zarr.core.codec_pipeline.BatchedCodecPipeline"
 GEOMETRY = ("image", "box", "flip", "partner", "lam", "cut")
 
 # pcodec is no part of the Zarr 3 specification; only codec i16 uses it, and it says so in its documentation
 warnings.filterwarnings("ignore", category=ZarrUserWarning, message="Numcodecs codecs are not in the Zarr")
-
-
-@dataclass(frozen=True)
-class Header:
-    """What a store is about; kept as the group's attributes."""
-
-    format: int
-    key: str
-    code: str  # digest of the code that made it
-    classes: list[str]
-    count: int  # images
-    batch: int
-    size: int
-    codec: str
-    top_k: int
-    images_digest: str
-    dataset_digest: str  # of the real data that images and teachers come from
-    spec: dict[str, Any]
-    view_settings: dict[str, Any]
-    teachers: list[dict[str, Any]]
-    versions: dict[str, str]
-
-    @property
-    def batches(self) -> int:
-        """Stored batches per view."""
-        return -(-self.count // self.batch)
-
-
-def create_store(folder: Path, header: Header, images: Path, teachers: list[Path]) -> None:
-    """Make an empty store with its images (the array of an image set) and teachers (folders) in it, in one step."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}")
-    try:
-        group = zarr.create_group(building, attributes=asdict(header))
-        for name, entry in _layout(header).items():
-            serializer = {"serializer": PCodec(level=8)} if entry.dtype == "int16" else {}
-            group.create_array(
-                name,
-                shape=entry.shape,
-                dtype=entry.dtype,
-                chunks=entry.chunk,
-                shards=entry.shard,
-                fill_value=np.nan if entry.dtype.startswith("float") else 0,
-                compressors=ZstdCodec(level=3, checksum=True),
-                **serializer,  # type: ignore[arg-type]
-            )
-        link_tree(images / "images", building / "images")
-        for number, teacher in enumerate(teachers):
-            link_tree(teacher, building / "teachers" / str(number))
-        publish_dir(building, folder, "zarr.json")
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """One array: a view is exactly one file of it."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    chunk: tuple[int, ...]
-    shard: tuple[int, ...] | None = None
-
-
-def _layout(header: Header) -> dict[str, _Entry]:
-    """All arrays by name. Wide ones are sharded: a reader may fetch some hundred rows of a view at a time."""
-    n, batches = header.count, header.batches
-    rows = header.batch * max(1, min(384 // header.batch, batches))
-    shard = -(-n // rows) * rows
-    codec = CODECS[header.codec]
-    width = codec.width(len(header.classes), header.top_k)
-    entries = {
-        name: _Entry((MAX_VIEWS, n), dtype, (1, n))
-        if name == "scale"
-        else _Entry((MAX_VIEWS, n, width), dtype, (1, rows, width), (1, shard, width))
-        for name, dtype in codec.dtypes.items()
-    }
-    return entries | {
-        "image": _Entry((MAX_VIEWS, n), "uint32", (1, n)),
-        "flip": _Entry((MAX_VIEWS, n), "uint8", (1, n)),
-        "partner": _Entry((MAX_VIEWS, n), "uint16", (1, n)),
-        "box": _Entry((MAX_VIEWS, n, 4), "uint16", (1, n, 4)),
-        "lam": _Entry((MAX_VIEWS, batches), "float64", (1, batches)),
-        "cut": _Entry((MAX_VIEWS, batches, 4), "uint16", (1, batches, 4)),
-    }
 
 
 class LabelStore:
@@ -132,7 +42,13 @@ class LabelStore:
         if not (folder / "zarr.json").is_file():
             raise UserError(f"there is no label store at {folder}")
         self.folder = folder
-        self.group = zarr.open_group(folder, mode="r+" if os.access(folder, os.W_OK) else "r")
+        try:
+            self.group = zarr.open_group(folder, mode="r+" if os.access(folder, os.W_OK) else "r")
+        except Exception as error:  # no JSON, or not that of a group
+            raise UserError(
+                f"label store {folder}: its metadata are damaged, {folder / 'zarr.json'} cannot be read ({error}); "
+                f"put that file back from a copy of the store"
+            ) from error
         attributes = dict(self.group.attrs)
         found = attributes.get("format")
         if "codec" not in attributes:
@@ -141,6 +57,10 @@ class LabelStore:
             newer = isinstance(found, int) and found > FORMAT
             remedy = "update this package" if newer else "remove it and run again"
             raise UserError(f"label store {folder} has format {found}, this version reads {FORMAT}; {remedy}")
+        if attributes["codec"] not in CODECS:
+            raise UserError(
+                f"label store {folder} has codec {attributes['codec']}, this version knows {', '.join(CODECS)}"
+            )
         self.header = Header(**attributes)  # type: ignore[arg-type]
         self._arrays: dict[tuple[str, str], zarr.Array[Any]] = {}
 
@@ -153,22 +73,53 @@ class LabelStore:
         """One of the store's arrays, opened once for reading and once for writing."""
         if (name, pipeline) not in self._arrays:
             with zarr.config.set({"codec_pipeline.path": pipeline}):
-                array = self.group[name]
-                assert isinstance(array, zarr.Array)
-                self._arrays[name, pipeline] = array.with_config({"write_empty_chunks": True})
+                self._arrays[name, pipeline] = self._open(name).with_config({"write_empty_chunks": True})
         return self._arrays[name, pipeline]
+
+    def _open(self, name: str) -> "zarr.Array[Any]":
+        """An array whose metadata can be read and are those of the store's codec."""
+        try:
+            array = self.group[name]
+            assert isinstance(array, zarr.Array)
+        except Exception as error:  # no such file, no JSON, a codec that is not known
+            raise UserError(
+                f"label store {self.folder}: its metadata are damaged, array {name} cannot be opened "
+                f"({type(error).__name__}: {error}); put {self.folder / name}/zarr.json back from a copy of the store"
+            ) from error
+        wanted = self.codec.dtypes.get(name, str(array.dtype))
+        if str(array.dtype) != wanted:
+            raise UserError(
+                f"label store {self.folder}: the header says codec {self.header.codec}, for which array {name} would "
+                f"be {wanted}, but it is {array.dtype}; the header was changed"
+            )
+        return array
 
     def images(self) -> NDArray[np.uint8]:
         """The distilled images, (N, 3, S, S) uint8, checked against the header's digest."""
         try:
             images = np.asarray(self.array("images")[:], dtype=np.uint8)
         except Exception as error:  # a codec's checksum failed, or files are gone
-            raise UserError(f"label store {self.folder}: its images are damaged ({error}); remove the store") from error
+            raise self._without_images(f"are damaged ({error})") from error
         if array_digest(images) != self.header.images_digest:
-            raise UserError(
-                f"the images in label store {self.folder} are not those its labels were made for; remove the store"
-            )
+            raise self._without_images("are not those its labels were made for")
         return images
+
+    def _without_images(self, state: str) -> UserError:
+        """What is wrong with the images, what is lost without them, and how to have them again."""
+        folder, header = self.folder, self.header
+        return UserError(
+            f"the images in label store {folder} {state}. Its {len(self.views())} views of {header.count} labels are "
+            f"as they were, but useless without them. "
+            + (
+                f"Import it again, or put {folder}/images back from a copy of the store"
+                if header.imported
+                else f"They are those of image set {header.spec.get('images')}: if a folder in results/images ends in "
+                f"that key, type `rm -r {folder}/images && cp -r <that folder>/images {folder}/images`, then "
+                f"`hald labels verify {folder}`. (Both may be hard links to the same bytes: if it does not help, "
+                f"remove the image set, make it again with snakemake, and repeat.) Or put them back from a "
+                f"copy of the store"
+            )
+        )
 
     def teacher(self, number: int) -> Path:
         """Folder of one of the store's teachers, whose weights are those that labelled."""
@@ -240,7 +191,12 @@ class LabelStore:
             raise UserError(
                 f"view {view} of label store {self.folder} is not complete; run `snakemake {self.marker(view)}`"
             )
-        return dict(read_json(self.marker(view))["files"])
+        try:
+            return dict(read_json(self.marker(view))["files"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"label store {self.folder}: the marker of view {view} is damaged ({error}); {self.remedy(view)}"
+            ) from error
 
     def check(self, view: int) -> None:
         """Refuse a view that is not marked, or whose files do not have the marked sizes."""

@@ -32,7 +32,10 @@ class Problem:
 
 
 def verify_store(folder: Path, deep: int = 0, device: torch.device | None = None) -> Iterator[Problem]:
-    """Everything that is wrong with a store; with `deep`, that many of its views are labelled again and compared."""
+    """Everything that is wrong with a store; with `deep`, that many of its views are labelled again and compared.
+
+    A store without teachers (an imported one) cannot be labelled again: `deep` does nothing for it.
+    """
     try:
         store = LabelStore(folder)
         _check_header(store)
@@ -49,9 +52,7 @@ def verify_store(folder: Path, deep: int = 0, device: torch.device | None = None
         for problem in _check_view(store, view):
             bad.add(view)
             yield problem
-    if deep and not store.header.teachers:
-        yield Problem(str(folder), "was imported without its teacher: its labels cannot be computed again")
-    elif deep:
+    if deep and store.header.teachers:  # an imported store has none, so nothing to compute again with
         chosen = permutation("verify", 0, 0, len(store.views()))[:deep]
         yield from _relabelled(store, [v for i in chosen if (v := store.views()[int(i)]) not in bad], device)
 
@@ -89,8 +90,8 @@ def _check_view(store: LabelStore, view: int) -> Iterator[Problem]:
     """Sizes and hashes of a view's files; the chunk where a damaged one can be told."""
     try:
         marked = store.marked_files(view)
-    except (ValueError, KeyError) as error:
-        yield Problem(f"{store.folder} view {view}", f"its marker is damaged ({error}); {store.remedy(view)}")
+    except UserError as error:
+        yield Problem(f"{store.folder} view {view}", str(error))
         return
     for name, entry in marked.items():
         path = store.file(name, view)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from hald.errors import UserError
+from hald.plan.settings import Labels
 from hald.specs.labels import LabelsSpec
 
 
@@ -17,6 +18,36 @@ def pool_size(labels: LabelsSpec, ipc: int, slc: int, rounding: str) -> int:
             f"ask for SLC >= {ipc}" + (" or slc_rounding: batches" if rounding == "floor" else "")
         )
     return pool
+
+
+TOP_K = 100  # logits that codec topk keeps where nothing is said
+
+
+def kept_logits(labels: Labels, classes: int, where: str) -> int:
+    """Logits that a store keeps per label; 0 for the dense codecs, which keep all."""
+    if labels.codec != "topk":
+        if labels.top_k is not None:
+            raise UserError(
+                f"{where}: labels has top_k {labels.top_k} with codec {labels.codec}, which keeps all {classes} "
+                f"logits; set `codec: topk`, or top_k in an evaluation to use fewer than are stored"
+            )
+        return 0
+    kept = TOP_K if labels.top_k is None else labels.top_k
+    if kept > classes:
+        given = "is" if labels.top_k is not None else "is not set, which means"
+        raise UserError(
+            f"{where}: labels.top_k {given} {kept}, but the dataset has {classes} classes; "
+            f"set it to {classes} at most, or use a codec that keeps all"
+        )
+    return kept
+
+
+def check_top_k(top_k: int | None, labels: LabelsSpec, where: str) -> None:
+    """Refuse to use more logits per label than a store has."""
+    stored = labels.top_k or labels.classes
+    if top_k is not None and top_k > stored:
+        what = f"the store keeps {stored} per label (labels.top_k)" if labels.top_k else f"there are {stored} classes"
+        raise UserError(f"{where} uses the top_k = {top_k} largest logits, but {what}; set top_k to {stored} at most")
 
 
 def missing_blocks(done: Iterable[bool], size: int, needed: int | None = None) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from hald.errors import UserError
 from hald.files import file_digest
-from hald.plan.arithmetic import pool_size
+from hald.plan.arithmetic import check_top_k, kept_logits, pool_size
 from hald.plan.config import expand, suggest
 from hald.plan.model import Plan
 from hald.plan.protocol import Where, protocol
@@ -98,6 +98,7 @@ class _Builder:
         net = self._get(ex.students, student, "student")
         labels_key = self.labels(images, ipc)
         labels = self.plan.labels[labels_key]
+        check_top_k(settings.top_k, labels, f"{self.where}: evaluation '{evaluation}'")
         pool = pool_size(labels, ipc, slc, settings.slc_rounding)
         views = -(-pool // labels.batches)
         if views > MAX_VIEWS:
@@ -160,7 +161,7 @@ class _Builder:
             flip=dataset.augment.flip,
             bn_mode=method.bn_mode or BN_MODE[method.method],
             codec=ex.labels.codec,
-            top_k=ex.labels.top_k if ex.labels.codec == "topk" else 0,
+            top_k=kept_logits(ex.labels, dataset.classes, self.where),
             seed=ex.labels.seed,
             threads=ex.threads,
         )
@@ -296,7 +297,7 @@ class _Builder:
 
 
 FAMILIES = ("small", "sre2l", "torchvision", "timm")
-MAX_VIEWS = 65536  # length of a store's arrays; hald.labels.store has the same
+MAX_VIEWS = 65536  # length of a store's arrays; hald.labels.layout has the same
 FIXED_SIZE = ("sklearn_digits", "torchvision")
 BN_MODE = {"rded": "running", "real": "running"}
 

@@ -117,7 +117,7 @@ class Labels:
         "How logits are stored: a byte per class and a scale per label, two bytes, half precision, or the top few",
         "u8",
     )
-    top_k: int = option("Logits kept per label with `codec: topk`", 100, minimum=1)
+    top_k: int | None = option("Logits kept per label, with `codec: topk` only; empty: 100", None, minimum=1)
     seed: int = option("Seed of the views", 42, minimum=0)
 
 
