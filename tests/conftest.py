@@ -56,6 +56,14 @@ def job_counts(output: str) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"^(\w+) +(\d+)$", table, re.M)}
 
 
+def copy_known(config: Path) -> None:
+    """What every config refers to: datasets, standard evaluations, published settings."""
+    (config / "experiments").mkdir(parents=True)
+    (config / "paper").mkdir()
+    for file in ("datasets.yaml", "evaluations.yaml", "paper/evaluation.yaml"):
+        shutil.copy(ROOT / "config" / file, config / file)
+
+
 def copy_project(target: Path) -> Project:
     for part in PARTS:
         source = ROOT / part

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, TINY_DEMO
+from conftest import TINY_DEMO, copy_known
 from hald.cli import main
 from hald.files import write_json
 from hald.plan import make_plan
@@ -18,10 +18,7 @@ from hald.plan import make_plan
 def here(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with a small experiment and one store that it does not need."""
     folder = tmp_path / "project"
-    (folder / "config/experiments").mkdir(parents=True)
-    (folder / "config/paper").mkdir()
-    for file in ("datasets.yaml", "evaluations.yaml", "paper/evaluation.yaml"):
-        shutil.copy(ROOT / "config" / file, folder / "config" / file)
+    copy_known(folder / "config")
     (folder / "config/config.yaml").write_text("experiments: [tiny]\n")
     (folder / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
     shutil.copytree(store, folder / "results/labels/digits/old_0123456789.zarr")

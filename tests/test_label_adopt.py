@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from conftest import ROOT, TINY_DEMO
+from conftest import TINY_DEMO, copy_known
 from hald.errors import UserError
 from hald.files import file_digest
 from hald.labels.adopt import adopt
@@ -31,8 +31,7 @@ TWICE = {
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "project"
-    (folder / "config/experiments").mkdir(parents=True)
-    shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
+    copy_known(folder / "config")
     (folder / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
     monkeypatch.chdir(folder)
     return folder

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT, TINY_DEMO
+from conftest import TINY_DEMO, copy_known
 from hald.cli import main
 from hald.files import aside, write_json
 from hald.labels.claim import Claim
@@ -25,8 +25,7 @@ Run = Callable[..., str]
 def gc(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """The command in a project whose one store was made for an experiment that is no more."""
     folder = tmp_path / "project"
-    (folder / "config/experiments").mkdir(parents=True)
-    shutil.copy(ROOT / "config/datasets.yaml", folder / "config")
+    copy_known(folder / "config")
     (folder / "config/config.yaml").write_text("experiments: [tiny]\n")
     (folder / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
     monkeypatch.chdir(folder)

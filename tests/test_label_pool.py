@@ -11,7 +11,7 @@ from hald.train.pool import SoftPool, pool_ids
 
 
 def pool_of(store: LabelStore, **changes: object) -> SoftPool:
-    return SoftPool(store, run_spec(**changes), torch.from_numpy(store.images()))
+    return SoftPool(store, run_spec(**changes), torch.from_numpy(store.images()), torch.arange(10).repeat_interleave(2))
 
 
 def stored_logits(store: LabelStore, batch: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import ROOT, TINY_DEMO
+from conftest import ROOT, TINY_DEMO, copy_known
 from hald.errors import UserError
 from hald.files import write_json
 from hald.plan import Plan, make_plan
@@ -29,10 +29,7 @@ from hald.specs.run import Stage
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """A folder with the project's datasets and one small experiment."""
-    (tmp_path / "config/experiments").mkdir(parents=True)
-    (tmp_path / "config/paper").mkdir()
-    for file in ("datasets.yaml", "evaluations.yaml", "paper/evaluation.yaml"):
-        (tmp_path / "config" / file).write_text((ROOT / "config" / file).read_text())
+    copy_known(tmp_path / "config")
     (tmp_path / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
     return tmp_path
 
