@@ -97,6 +97,7 @@ def spec(arch: str) -> RunSpec:
         smoothing=SMOOTHING,
         sampling="permutation",
         top_k=None,
+        measure_every=10,
         precision="float32",
         compile="off",
         threads=THREADS,

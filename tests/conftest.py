@@ -232,6 +232,7 @@ def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
         "smoothing": 0.8,
         "sampling": "permutation",
         "top_k": None,
+        "measure_every": 10,
         "precision": "float32",
         "compile": "off",
         "threads": 1,

@@ -208,6 +208,9 @@ class Evaluation:
         "An SLC that is no multiple of the IPC: a prefix of whole batches of one more view, or whole views only",
         "batches",
     )
+    measure_every: int = option(
+        "Epochs between points of the learning curve; the last epoch always is one", 10, minimum=1
+    )
     precision: Literal["float32", "bf16", "fp16"] = option("Arithmetic of the network: float32, or mixed", "float32")
     compile: Literal["off", "on", "graphs"] = option(
         "torch.compile for the student, also with CUDA graphs; pays on a GPU and in long trainings", "off"

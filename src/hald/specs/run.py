@@ -61,6 +61,7 @@ class RunSpec:
     smoothing: float
     sampling: str
     top_k: int | None
+    measure_every: int  # epochs
     precision: str
     compile: str
     threads: int

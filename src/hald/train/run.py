@@ -34,7 +34,6 @@ from hald.train.step import Student, make_student
 from hald.views import normalize
 
 CHECKPOINT_EPOCHS = 20
-CURVE_EPOCHS = 10
 
 
 @dataclass(frozen=True)
@@ -164,7 +163,7 @@ def result(material: Material, course: Course, seed: int) -> dict[str, Any]:
 
 
 def train_epoch(material: Material, student: Student, course: Course, seed: int, epoch: int) -> None:
-    """One epoch of training; a point of the learning curve every ten epochs and at the end."""
+    """One epoch of training; a point of the learning curve every few epochs and at the end."""
     spec = material.spec
     number, inside = stage_at(course.starts, epoch)
     kind = spec.stages[number].kind
@@ -187,7 +186,7 @@ def train_epoch(material: Material, student: Student, course: Course, seed: int,
         course.watched.append(watch(student.model, *material.held))
         if goes_on(spec.adaptive, spec.epochs, course.starts, course.watched):
             course.starts.append(epoch + 1)
-    if (epoch + 1) % CURVE_EPOCHS == 0 or epoch + 1 == spec.epochs:
+    if (epoch + 1) % spec.measure_every == 0 or epoch + 1 == spec.epochs:
         top1, top5 = accuracy(student.model, material.test, spec.mean, spec.std)
         point = {"epoch": epoch + 1, "stage": kind, "lr": learning_rate(spec, epoch), "loss": round(loss, 8)}
         course.curve.append(point | {"top1": round(top1, 4), "top5": round(top5, 4)})
