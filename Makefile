@@ -11,7 +11,7 @@ BIN := .venv/bin
 CORES ?= $(shell nproc)
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint format docs bench-labels readme clean
+.PHONY: help setup demo test lint format docs bench-labels bench-synthesis readme clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,6 +51,9 @@ docs: $(READY) ## write the config schema and config/README.md from the source
 
 bench-labels: $(READY) ## label store against the released format: bytes, speed, error
 	@$(BIN)/python benchmarks/labels.py
+
+bench-synthesis: $(READY) ## synthesis step against a plain one on the same batch
+	@$(BIN)/python benchmarks/synthesis.py
 
 readme: demo bench-labels ## put the demo's and the benchmark's tables into the documents
 	@$(BIN)/python docs/fill.py README.md docs/labels.md
