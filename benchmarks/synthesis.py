@@ -2,9 +2,10 @@
 
     make bench-synthesis     # prints a table and writes results/bench/synthesis.json
 
-The reference applies torchvision's transforms to the batch, computes mean and variance of every BN input separately in a
-forward hook, stays in NCHW and reads the losses back with `.item()` in every step; its weights are frozen like ours. Both
-are first shown to have the same loss and gradient for the same draw. Then they take turns, and medians are compared.
+The reference applies torchvision's transforms to the batch, computes mean and variance of every BN input separately in
+a forward hook, stays in NCHW and reads the losses back with `.item()` in every step; its weights are frozen like ours.
+Both are first shown to have the same loss and gradient for the same draw. Then they take turns, and medians are
+compared.
 """
 
 import json
@@ -214,8 +215,9 @@ def main() -> None:
             f"gradient_difference_{name}": row["gradient"],
         }
     write_json(Path("results/bench/synthesis.json"), result)
-    facts = f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, {SIZE} px, batch {BATCH}, " + ", ".join(
-        f"{name} {version}" for name, version in versions("torch", "torchvision").items()
+    facts = (
+        f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, {SIZE} px, batch {BATCH}, "
+        + ", ".join(f"{name} {version}" for name, version in versions("torch", "torchvision").items())
     )
     text = f"{table(rows)}\n\n{facts}\n"
     write_text(Path("results/bench/synthesis.md"), text)

@@ -18,9 +18,9 @@ from hald.specs.images import FromUnits, Lpld, Recover, Sre2l, StatisticsSpec
 from hald.synthesis import collect
 from hald.synthesis.build import Places as SetPlaces
 from hald.synthesis.build import Resources
-from hald.synthesis.jitter import draw_jitter, matrices, view_of
 from hald.synthesis.imageset import open_set
-from hald.synthesis.matching import Matcher, bn_layers
+from hald.synthesis.jitter import draw_jitter, matrices, view_of
+from hald.synthesis.matching import bn_layers
 from hald.synthesis.methods import UNITS, optimise_units
 from hald.synthesis.optimise import Problem, optimise
 from hald.synthesis.ranking import rank
@@ -188,8 +188,9 @@ def test_one_job_and_five_jobs_give_the_same_set(
     compute(method, one, range(count))
     for unit in reversed(range(count)):  # jobs of one unit or two, in another order
         compute(method, five, range(unit // 2 * 2, unit + 1) if method == "lpld" else range(unit, unit + 1))
-    a, b = assembled(method, digits, tmp_path / "one", tmp_path / "a"), assembled(
-        method, digits, tmp_path / "five", tmp_path / "b"
+    a, b = (
+        assembled(method, digits, tmp_path / "one", tmp_path / "a"),
+        assembled(method, digits, tmp_path / "five", tmp_path / "b"),
     )
     assert np.array_equal(a, b)
     records = [read_json(tmp_path / name / "set.zarr/image_set.json") for name in ("a", "b")]

@@ -206,7 +206,9 @@ class Recording(nn.Module):
         return x.flatten(1) @ self.weight
 
 
-def numpy_adam(x: np.ndarray, w: list[np.ndarray], labels: np.ndarray, r: Recover, rolls: list[np.ndarray]) -> np.ndarray:
+def numpy_adam(
+    x: np.ndarray, w: list[np.ndarray], labels: np.ndarray, r: Recover, rolls: list[np.ndarray]
+) -> np.ndarray:
     """Adam(0.5, 0.9) anew in every stage, cosine over all, clamp to [-1, 1], teachers in turn; float64."""
     total, t = sum(r.budgets), 0
     for stage, budget in enumerate(r.budgets):

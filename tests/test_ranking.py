@@ -14,7 +14,7 @@ from hald.data.reader import Split, open_dataset
 from hald.draws import permutation, uniforms
 from hald.files import read_json, write_json
 from hald.specs.images import FromDataset, FromRanking, Patches
-from hald.synthesis import patches, ranking, rded, real
+from hald.synthesis import patches, rded, real
 from hald.synthesis.build import Places, Resources
 from hald.synthesis.imageset import open_set
 from hald.synthesis.mosaic import mosaic
@@ -128,7 +128,9 @@ def test_factor_two_is_scored_in_an_empty_canvas_and_patches_nest(digits: Path, 
     two = make(patches, images_spec(method="patches", source=spec.source), digits, tmp_path / "rank", tmp_path / "two")
     assert np.array_equal(one[3], two[6])
     # crops 0 .. 3 make patch 0, whatever the IPC; RDED's cell 1 holds crop 1 * IPC instead
-    assert np.array_equal(two[0][:, :16, 16:], make(rded, rded_spec(2, ipc=1), digits, tmp_path / "rank", tmp_path / "x")[0][:, :16, 16:])
+    assert np.array_equal(
+        two[0][:, :16, 16:], make(rded, rded_spec(2, ipc=1), digits, tmp_path / "rank", tmp_path / "x")[0][:, :16, 16:]
+    )
 
 
 def test_a_killed_ranking_goes_on_to_the_same_units(
@@ -169,7 +171,9 @@ def test_crops_of_encoded_images_are_cut_again_from_their_boxes(tmp_path: Path) 
     crops = Crops(split, 16, (0.08, 1.0), (1.0, 1.0), 0, CPU)
     index, draws = np.array([0, 0, 1]), uniforms("test", 0, 0, 3, CROP_WIDTH)
     drawn = crops.decoded(CropRequest(index, draws, np.zeros(3, dtype=bool)))
-    boxes = np.concatenate([crop_boxes(draws[i][None], *split.shape(int(index[i])), (0.08, 1.0), (1.0, 1.0)) for i in range(3)])
+    boxes = np.concatenate(
+        [crop_boxes(draws[i][None], *split.shape(int(index[i])), (0.08, 1.0), (1.0, 1.0)) for i in range(3)]
+    )
     assert torch.equal(crops.cut(index, boxes), drawn)
 
 

@@ -56,7 +56,9 @@ def load_config(raw: dict[str, Any] | None = None, root: Path = Path()) -> tuple
 def _apply_presets(content: dict[str, Any], path: Path, where: str) -> None:
     """Lay every image set that names a `preset` over that preset, in place."""
     images = content.get("images")
-    for name, entry in images.items() if isinstance(images, dict) else ():
+    if not isinstance(images, dict):
+        return  # the schema will say so
+    for name, entry in images.items():
         if not isinstance(entry, dict) or not isinstance(entry.get("preset"), str):
             continue
         known = read_yaml(path)

@@ -177,7 +177,9 @@ class ImagesBuilder:
         if r.sizes and len(r.sizes) != stages:
             raise self._error(f"has {len(r.sizes)} sizes and {stages} budgets; give one of each for every stage")
         if r.sizes and r.sizes[-1] != size:
-            raise self._error(f"ends with images of {r.sizes[-1]} pixels, the dataset has {size}; correct recover.sizes")
+            raise self._error(
+                f"ends with images of {r.sizes[-1]} pixels, the dataset has {size}; correct recover.sizes"
+            )
         for what, pair in (("scale", r.scale), ("ratio", r.ratio), ("roll", r.roll)):
             self._require_order(f"recover.{what}", pair)
         return replace(r, sizes=r.sizes or (size,) * stages)

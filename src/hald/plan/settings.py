@@ -210,7 +210,9 @@ class Jobs:
     views_per_job: int = option("Label views that one relabel job computes", 20, minimum=1)
     seeds_per_job: int = option("Seeds of one setting that one evaluation job trains", 3, minimum=1)
     units_per_job: int = option(
-        "Units of synthesis that one job computes: classes (RDED's ranking, LPLD), or images of a class chunk", 10, minimum=1
+        "Units of synthesis that one job computes: classes (RDED's ranking, LPLD), or images of a class chunk",
+        10,
+        minimum=1,
     )
     workers: int = option("Worker processes that decode images of large datasets", 4, minimum=0)
 

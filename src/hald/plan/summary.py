@@ -27,7 +27,7 @@ def summarize(plan: Plan) -> list[Line]:
     teachers = [(spec.effort, (plan.teacher_dir(key) / "teacher.json").exists()) for key, spec in plan.teachers.items()]
     units = [
         (spec.effort, plan.unit(key, unit).exists())
-        for key, spec in [*plan.rankings.items(), *plan.units.items()]
+        for key, spec in (plan.rankings | plan.units).items()
         for unit in range(plan.unit_counts[key])
     ]
     images = [(spec.effort, (plan.images_dir(key) / "image_set.json").exists()) for key, spec in plan.images.items()]

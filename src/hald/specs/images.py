@@ -1,7 +1,7 @@
 """What a distilled image set is, and the pieces it is made from: rankings, class statistics, optimised units.
 
-A key holds what matters to its method and nothing else: every method has a dataclass of its own, so that a new option of
-one never moves the sets of another.
+A key holds what matters to its method and nothing else: every method has a dataclass of its own, so that a new option
+of one never moves the sets of another.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,9 @@ class Recover:
     """The optimisation that SRe2L, LPLD and FADRM share."""
 
     lr: float = option("Initial learning rate of Adam (betas 0.5, 0.9); a cosine over all iterations", 0.25, minimum=0)
-    budgets: tuple[int, ...] = option("Iterations of each stage; SRe2L and LPLD have one", (4000,), minItems=1, minimum=1)
+    budgets: tuple[int, ...] = option(
+        "Iterations of each stage; SRe2L and LPLD have one", (4000,), minItems=1, minimum=1
+    )
     sizes: tuple[int, ...] = option(
         "Side of the images in each stage, the last being the dataset's; empty: the dataset's in all", (), minimum=1
     )
@@ -28,7 +30,9 @@ class Recover:
     ratio: tuple[float, float] = option("Aspect range of those crops", (3 / 4, 4 / 3), exclusiveMinimum=0)
     flip: float = option("Probability of a horizontal flip", 0.5, minimum=0, maximum=1)
     roll: tuple[int, int] = option("Smallest and largest cyclic shift of a view, in pixels, per axis", (0, 32))
-    per_image: bool = option("Draw crop, flip and roll for each image; as released: one draw for the whole batch", False)
+    per_image: bool = option(
+        "Draw crop, flip and roll for each image; as released: one draw for the whole batch", False
+    )
     amp: bool = option("bfloat16 autocast on GPU (BN statistics stay float32); no effect on CPU", False)
     compile: Literal["auto", "on", "off"] = option(
         "torch.compile; auto: on GPU, where a job's iterations pay for it (docs/synthesis.md)", "auto"

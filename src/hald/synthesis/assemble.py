@@ -1,4 +1,4 @@
-"""From the images of each class to a finished set: written, graded by its teachers, with a preview, moved into place."""
+"""From the images of each class to a finished set: written, graded by its teachers, with a preview, put in place."""
 
 import shutil
 import time

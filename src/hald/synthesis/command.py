@@ -108,7 +108,9 @@ def _import(options: argparse.Namespace) -> int:
     from hald.synthesis.imageset import open_set
 
     if not (options.dataset / "manifest.json").is_file():
-        raise UserError(f"there is no prepared dataset at {options.dataset}; `snakemake {options.dataset}/manifest.json`")
+        raise UserError(
+            f"there is no prepared dataset at {options.dataset}; `snakemake {options.dataset}/manifest.json`"
+        )
     import_folder(options.source, options.dataset, options.to, options.ipc, options.teacher)
     print(f"{options.to}: {open_set(options.to).record()['count']} images")
     return 0

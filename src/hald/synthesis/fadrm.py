@@ -1,7 +1,7 @@
 """FADRM: patches optimised in stages of changing size, blended with the patch again between stages.
 
-With several teachers (FADRM+) each iteration uses the next one. As released, the patch is kept at full resolution; ours is
-resized in floating point, theirs by OpenCV on 8-bit pixels.
+With several teachers (FADRM+) each iteration uses the next one. As released, the patch is kept at full resolution; ours
+is resized in floating point, theirs by OpenCV on 8-bit pixels.
 """
 
 from collections.abc import Callable
@@ -9,8 +9,7 @@ from collections.abc import Callable
 from hald.specs.images import Fadrm
 from hald.synthesis.optimise import Problem, resized
 from hald.synthesis.patch_start import patch_starts
-from hald.synthesis.recover import Bench
-from hald.synthesis.sre2l import of_unit
+from hald.synthesis.recover import Bench, of_unit
 
 
 def problems(bench: Bench) -> Callable[[int], list[Problem]]:

@@ -38,7 +38,9 @@ def find_images(root: Path, classes: int, ipc: int, names: list[str] | None = No
     for folder in ordered:
         found = sorted(image_files(folder), key=_image_order)
         if len(found) < ipc:
-            raise UserError(f"{folder} has {len(found)} images, IPC {ipc} needs {ipc}; lower ipc or complete the folder")
+            raise UserError(
+                f"{folder} has {len(found)} images, IPC {ipc} needs {ipc}; lower ipc or complete the folder"
+            )
         files.append(found[:ipc])
     return Found(files, order)
 

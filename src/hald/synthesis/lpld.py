@@ -1,4 +1,4 @@
-"""LPLD: all images of a class together, matched with the BN statistics of that class; classified with the global ones."""
+"""LPLD: all images of a class together, matched with that class's BN statistics; classified with the global ones."""
 
 from collections.abc import Callable
 

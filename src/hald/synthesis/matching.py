@@ -64,7 +64,7 @@ def moments(x: Tensor) -> tuple[Tensor, Tensor]:
     if torch.compiler.is_compiling():  # the compiler fuses this better than it could the kernel above
         var, mean = torch.var_mean(x, dim=SPACE, correction=0)
         return mean, var
-    mean, var = _Moments.apply(x)  # type: ignore[no-untyped-call]
+    mean, var = _Moments.apply(x)
     return mean, var
 
 

@@ -1,7 +1,7 @@
 """The optimisation that SRe2L, LPLD and FADRM share.
 
-A method is where it starts, what classes it wants, which BN statistics it is matched with and its stages; this loop does
-the rest: Adam(0.5, 0.9), new in every stage, on images in normalised space; one cosine over all iterations; each
+A method is where it starts, what classes it wants, which BN statistics it is matched with and its stages; this loop
+does the rest: Adam(0.5, 0.9), new in every stage, on images in normalised space; one cosine over all iterations; each
 iteration one teacher (in turn), one view, cross-entropy + r_bn x BN term; then a clamp to the range of real pixels. The
 last iterate is kept. All draws are made ahead, and nothing waits for the device inside the loop.
 """
@@ -105,7 +105,8 @@ def total_variation(x: Tensor) -> Tensor:
 
 def mean_norm(x: Tensor) -> Tensor:
     """Mean over images of the L2 norm of their pixels."""
-    return torch.linalg.vector_norm(x.flatten(1), dim=1).mean()
+    norms: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1)
+    return norms.mean()
 
 
 def optimise(settings: Recover, teachers: Teachers, problem: Problem) -> Tensor:
@@ -135,7 +136,7 @@ def _stage(settings: Recover, teachers: Teachers, problem: Problem, x: Tensor, s
             loss = teachers.objectives[t % len(teachers.objectives)](x, rows[i], columns[i], problem.labels)
             adam.param_groups[0]["lr"] = rate(settings.lr, t, total)
             adam.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             adam.step()
             with torch.no_grad():
                 x.clamp_(teachers.low, teachers.high)

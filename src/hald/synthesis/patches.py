@@ -1,7 +1,7 @@
 """Patches as an image set: real crops of a chosen difficulty, the starting point of FADRM and SRe2L++.
 
-How the published patches were chosen is not published. This is our reading: images ranked by the teacher's loss on their
-best crop as in RDED; easy, medium and hard are the lowest, middle and highest ranks.
+How the published patches were chosen is not published. This is our reading: images ranked by the teacher's loss on
+their best crop as in RDED; easy, medium and hard are the lowest, middle and highest ranks.
 """
 
 from hald.data.reader import open_dataset

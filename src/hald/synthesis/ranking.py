@@ -62,7 +62,9 @@ def rank_class(
         for pixels in crops.batches(requests)
     ]
     best, loss = select(torch.cat(losses).cpu(), spec.num_crop)
-    box = np.concatenate([crop_boxes(draws[i][None], *crops.split.shape(int(index[i])), spec.crop_scale, SQUARE) for i in best])
+    box = np.concatenate(
+        [crop_boxes(draws[i][None], *crops.split.shape(int(index[i])), spec.crop_scale, SQUARE) for i in best]
+    )
     return {"index": index[best], "box": box, "loss": loss.numpy()}
 
 

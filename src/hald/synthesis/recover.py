@@ -80,6 +80,13 @@ def make_bench(spec: UnitsSpec, places: Places, units: int, resources: Resources
     return Bench(spec, dataset, places.made_from, teachers, *statistics[0], device)
 
 
+def of_unit(bench: Bench, unit: int) -> tuple[int, Tensor]:
+    """Image index and classes of unit k * chunks + c (SRe2L, FADRM)."""
+    image, chunk = divmod(unit, bench.spec.chunks)
+    first = chunk * bench.spec.batch
+    return image, torch.arange(first, min(first + bench.spec.batch, bench.spec.classes), device=bench.device)
+
+
 def gaussian(seed: int, counter: int, shape: tuple[int, ...], device: torch.device) -> Tensor:
     """Standard normal noise by address."""
     noise = generator("recover-start", seed, counter).standard_normal(shape, dtype=np.float32)

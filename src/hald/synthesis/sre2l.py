@@ -2,12 +2,9 @@
 
 from collections.abc import Callable
 
-import torch
-from torch import Tensor
-
 from hald.synthesis.optimise import Problem
 from hald.synthesis.patch_start import patch_starts
-from hald.synthesis.recover import Bench, gaussian
+from hald.synthesis.recover import Bench, gaussian, of_unit
 
 
 def problems(bench: Bench) -> Callable[[int], list[Problem]]:
@@ -22,10 +19,3 @@ def problems(bench: Bench) -> Callable[[int], list[Problem]]:
         return [Problem(start, labels, (spec.seed, unit))]
 
     return problem
-
-
-def of_unit(bench: Bench, unit: int) -> tuple[int, Tensor]:
-    """Image index and classes of a unit."""
-    image, chunk = divmod(unit, bench.spec.chunks)
-    first = chunk * bench.spec.batch
-    return image, torch.arange(first, min(first + bench.spec.batch, bench.spec.classes), device=bench.device)

@@ -1,8 +1,8 @@
 """LPLD's class-wise BN statistics: mean and variance of every BN input over the training images of each class.
 
 One pass over the training set with training augmentation, the teacher in eval mode. `exact` adds up count, sum and sum
-of squares in float64. `ema0.1` follows the released code: from mean 0 and variance 1, class statistic <- 0.9 of itself +
-0.1 of the class's mean and biased variance in the batch, which remembers only the last few batches of a class.
+of squares in float64. `ema0.1` follows the released code: from mean 0 and variance 1, class statistic <- 0.9 of itself
++ 0.1 of the class's mean and biased variance in the batch, which remembers only the last few batches of a class.
 """
 
 import time
@@ -46,7 +46,9 @@ class ClassMoments:
         count = torch.zeros_like(self.count).index_add_(0, labels, torch.ones_like(labels, dtype=torch.float64))
         count *= x[0, 0].numel()
         total = torch.zeros_like(self.sum).index_add_(0, labels, x.sum(dim=(2, 3), dtype=torch.float64))
-        square = torch.zeros_like(self.sum).index_add_(0, labels, x.float().square().sum(dim=(2, 3), dtype=torch.float64))
+        square = torch.zeros_like(self.sum).index_add_(
+            0, labels, x.float().square().sum(dim=(2, 3), dtype=torch.float64)
+        )
         if self.kind == "exact":
             self.count += count
             self.sum += total
@@ -113,7 +115,9 @@ def make_statistics(
     if not bn_layers(model):
         raise UserError(f"LPLD needs BN statistics, and {record['arch']} has no BN layers; name another teacher")
     found = collect(spec, dataset, model, (record["mean"], record["std"]), resources)
-    tensors = {f"{i}.{name}": t.cpu() for i, pair in enumerate(found) for name, t in zip(("mean", "var"), pair, strict=True)}
+    tensors = {
+        f"{i}.{name}": t.cpu() for i, pair in enumerate(found) for name, t in zip(("mean", "var"), pair, strict=True)
+    }
     write_atomic(folder / "statistics.safetensors", lambda temporary: save_file(tensors, temporary))
     about = {
         "format": 1,

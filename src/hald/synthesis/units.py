@@ -30,7 +30,7 @@ def save_unit(folder: Path, unit: int, arrays: Arrays) -> None:
 
     def write(temporary: Path) -> None:
         with temporary.open("wb") as handle:
-            np.savez(handle, **arrays)
+            np.savez(handle, **arrays)  # type: ignore[arg-type]
 
     write_atomic(unit_file(folder, unit), write)
 
@@ -41,9 +41,7 @@ def load_unit(folder: Path, unit: int) -> dict[str, NDArray[Any]]:
         with np.load(unit_file(folder, unit)) as content:
             return dict(content)
     except (OSError, ValueError) as error:
-        raise UserError(
-            f"unit {unit_file(folder, unit)} cannot be read ({error}); remove it and run again"
-        ) from error
+        raise UserError(f"unit {unit_file(folder, unit)} cannot be read ({error}); remove it and run again") from error
 
 
 def compute_units(
