@@ -55,8 +55,8 @@ bench-labels: $(READY) ## label store against the released format: bytes, speed,
 bench-synthesis: $(READY) ## synthesis step against a plain one on the same batch
 	@$(BIN)/python benchmarks/synthesis.py
 
-readme: demo bench-labels ## put the demo's and the benchmark's tables into the documents
-	@$(BIN)/python docs/fill.py README.md docs/labels.md
+readme: demo bench-labels bench-synthesis ## put the demo's and the benchmark's tables into the documents
+	@$(BIN)/python docs/fill.py README.md docs/labels.md docs/synthesis.md
 
 clean: ## remove results and Snakemake's state (label stores elsewhere stay)
 	@rm -rf results .snakemake
