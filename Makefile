@@ -11,7 +11,7 @@ BIN := .venv/bin
 CORES ?= $(shell nproc)
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint format docs bench-labels bench-train readme clean
+.PHONY: help setup demo test lint format docs bench-labels bench-train bench-synthesis readme clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,8 +55,11 @@ bench-labels: $(READY) ## label store against the released format: bytes, speed,
 bench-train: $(READY) ## training and relabel steps against plain loops as released
 	@$(BIN)/python benchmarks/train.py
 
-readme: demo bench-labels ## put the demo's and the benchmark's tables into the documents
-	@$(BIN)/python docs/fill.py README.md docs/labels.md
+bench-synthesis: $(READY) ## synthesis step against a plain one on the same batch
+	@$(BIN)/python benchmarks/synthesis.py
+
+readme: demo bench-labels bench-synthesis bench-train ## put the demo's and the benchmarks' tables into the documents
+	@$(BIN)/python docs/fill.py README.md docs/labels.md docs/synthesis.md docs/evaluation.md
 
 clean: ## remove results and Snakemake's state (label stores elsewhere stay)
 	@rm -rf results .snakemake

@@ -133,6 +133,30 @@ def teacher(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "teacher"
 
 
+@pytest.fixture(scope="session")
+def good_teacher(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A teacher that knows its digits."""
+    from hald.specs.teacher import Recipe
+    from hald.squeeze import Places, squeeze
+
+    folder = tmp_path_factory.mktemp("good-teacher")
+    recipe = Recipe(epochs=8, batch=64, optimizer="adam", lr=0.005, crop="resized")
+    spec = teacher_spec(arch="small/resnet10-w8", recipe=recipe)
+    squeeze(spec, Places(digits, None, folder / "teacher", folder / "partial"), torch.device("cpu"), 0)
+    return folder / "teacher"
+
+
+@pytest.fixture(scope="session")
+def ranking(digits: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ranking of six digits per class, three crops each, by the small teacher."""
+    from hald.synthesis.build import Resources
+    from hald.synthesis.ranking import rank
+
+    folder = tmp_path_factory.mktemp("ranking")
+    rank(ranking_spec(), digits, teacher, folder, range(10), Resources(torch.device("cpu"), 0, 0.0))
+    return folder
+
+
 def teacher_spec(**changes: object) -> "TeacherSpec":  # noqa: F821
     from hald.specs.teacher import Recipe, TeacherSpec
 
@@ -158,23 +182,59 @@ def teacher_spec(**changes: object) -> "TeacherSpec":  # noqa: F821
 
 
 def images_spec(**changes: object) -> "ImagesSpec":  # noqa: F821
-    from hald.specs.images import ImagesSpec
+    from hald.specs.images import FromDataset, ImagesSpec
 
     values = {
-        "method": "rded",
+        "method": "real",
         "dataset": "0" * 10,
-        "teacher": "1" * 10,
+        "teachers": (),
+        "classes": 10,
         "ipc": 2,
         "size": 32,
-        "resize": None,
+        "source": FromDataset(None, 0),
+        "threads": 1,
+    }
+    return ImagesSpec(**(values | changes))
+
+
+def ranking_spec(**changes: object) -> "RankingSpec":  # noqa: F821
+    from hald.specs.images import RankingSpec
+
+    values = {
+        "dataset": "0" * 10,
+        "teacher": "1" * 10,
+        "classes": 10,
+        "size": 32,
+        "side": 32,
         "mipc": 6,
         "num_crop": 3,
-        "factor": 1,
         "crop_scale": (0.08, 1.0),
         "seed": 0,
         "threads": 1,
     }
-    return ImagesSpec(**(values | changes))
+    return RankingSpec(**(values | changes))
+
+
+def units_spec(method: str, **changes: object) -> "UnitsSpec":  # noqa: F821
+    """A short optimisation of digits: chunks of five classes."""
+    from hald.specs.images import Fadrm, Lpld, Patches, Recover, Sre2l, UnitsSpec
+
+    stages = 2 if method == "fadrm" else 1
+    own = {"sre2l": Sre2l(None), "fadrm": Fadrm(Patches("4" * 10, "medium", 1), 0.5), "lpld": Lpld(2, "5" * 10)}
+    values = {
+        "method": method,
+        "dataset": "0" * 10,
+        "teachers": ("1" * 10,),
+        "arch": "small/resnet10-w4",
+        "classes": 10,
+        "size": 32,
+        "batch": 5,
+        "own": own[method],
+        "recover": Recover(budgets=(4,) * stages, sizes=(32,) * stages, flip=0.0, roll=(0, 4), scale=(0.3, 1.0)),
+        "seed": 0,
+        "threads": 1,
+    }
+    return UnitsSpec(**(values | changes))
 
 
 def labels_spec(**changes: object) -> "LabelsSpec":  # noqa: F821
@@ -248,8 +308,8 @@ def real_set(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from hald.synthesis.real import synthesize
 
     folder = tmp_path_factory.mktemp("images")
-    places = Places(digits, None, folder / "set.zarr", folder / "partial")
-    synthesize(images_spec(method="real", teacher=None), places, Resources(torch.device("cpu"), 0, 0.0))
+    places = Places(digits, [], None, folder / "set.zarr", folder / "partial")
+    synthesize(images_spec(), places, Resources(torch.device("cpu"), 0, 0.0))
     return folder / "set.zarr"
 
 

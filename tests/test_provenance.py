@@ -8,9 +8,13 @@ from hald.specs.run import Stage
 
 ALL = frozenset(ENTRY)
 DATASETS = frozenset(stage for stage in ENTRY if stage.startswith("dataset."))
-SYNTHESIS = frozenset({"synthesis.real", "synthesis.rded"})
-NETWORK = frozenset({"squeeze", "synthesis.rded", "relabel", "evaluate"})
-COMPUTING = NETWORK | SYNTHESIS
+SETS = frozenset(stage for stage in ENTRY if stage.startswith("synthesis."))
+RECOVER = frozenset({"recover.sre2l", "recover.lpld", "recover.fadrm"})
+UNITS = RECOVER | {"ranking", "statistics"}
+SYNTHESIS = SETS | UNITS
+RANKED = frozenset({"ranking", "recover.sre2l", "recover.fadrm", "synthesis.rded", "synthesis.patches"})
+NETWORK = SYNTHESIS | {"squeeze", "relabel", "evaluate"}
+COMPUTING = NETWORK
 LABELS = frozenset({"relabel", "evaluate"})
 NONE: frozenset[str] = frozenset()
 
@@ -20,12 +24,12 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.checkpoint": frozenset({"squeeze", "evaluate"}),
     "hald.cli": NONE,
     "hald.data": DATASETS | SYNTHESIS | {"squeeze", "evaluate"},
-    "hald.data.crops": frozenset({"squeeze", "synthesis.rded"}),
+    "hald.data.crops": RANKED | {"squeeze", "statistics", "recover.lpld"},
     "hald.data.decode": DATASETS | SYNTHESIS | {"squeeze", "evaluate"},
     "hald.data.dispatch": NONE,
     "hald.data.prepare": DATASETS,
     "hald.data.preflight": NONE,
-    "hald.data.raw": DATASETS,
+    "hald.data.raw": DATASETS | {"synthesis.external"},
     "hald.data.reader": SYNTHESIS | {"squeeze", "evaluate"},
     "hald.data.sources": NONE,  # empty: its readers are entries of their own
     "hald.data.sources.cifar": frozenset({"dataset.torchvision"}),
@@ -56,11 +60,12 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.models.compact": NETWORK,
     "hald.models.layout": NETWORK,
     "hald.models.small": NETWORK,
-    "hald.models.weights": frozenset({"squeeze", "synthesis.rded", "relabel"}),
+    "hald.models.weights": SYNTHESIS | {"squeeze", "relabel"},
     "hald.plan": NONE,
     "hald.plan.arithmetic": NONE,
     "hald.plan.build": NONE,
     "hald.plan.config": NONE,
+    "hald.plan.images": NONE,
     "hald.plan.jobs": NONE,
     "hald.plan.model": NONE,
     "hald.plan.protocol": NONE,
@@ -70,7 +75,7 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.plan.summary": NONE,
     "hald.specs": ALL,
     "hald.specs.base": COMPUTING,
-    "hald.specs.dataset": DATASETS,
+    "hald.specs.dataset": DATASETS | {"synthesis.external"},
     "hald.specs.images": SYNTHESIS,
     "hald.specs.labels": frozenset({"relabel"}),
     "hald.specs.run": frozenset({"evaluate"}),
@@ -78,13 +83,33 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.specs.teacher": frozenset({"squeeze"}),
     "hald.squeeze": frozenset({"squeeze"}),
     "hald.synthesis": SYNTHESIS | {"relabel"},
+    "hald.synthesis.assemble": SETS,
     "hald.synthesis.build": SYNTHESIS,
+    "hald.synthesis.collect": frozenset({"synthesis.sre2l", "synthesis.lpld", "synthesis.fadrm"}),
+    "hald.synthesis.command": NONE,
+    "hald.synthesis.exchange": NONE,
+    "hald.synthesis.external": frozenset({"synthesis.external"}),
+    "hald.synthesis.fadrm": frozenset({"recover.fadrm"}),
+    "hald.synthesis.folder": frozenset({"synthesis.external"}),
+    "hald.synthesis.grade": SETS,
     "hald.synthesis.imageset": SYNTHESIS | {"relabel"},
+    "hald.synthesis.jitter": RECOVER,
+    "hald.synthesis.lpld": frozenset({"recover.lpld"}),
+    "hald.synthesis.matching": RECOVER | {"statistics"},
     "hald.synthesis.methods": NONE,
+    "hald.synthesis.mosaic": RANKED - {"ranking"},
+    "hald.synthesis.optimise": RECOVER,
+    "hald.synthesis.patch_start": frozenset({"recover.sre2l", "recover.fadrm"}),
+    "hald.synthesis.patches": frozenset({"synthesis.patches"}),
+    "hald.synthesis.ranking": RANKED,
     "hald.synthesis.rded": frozenset({"synthesis.rded"}),
     "hald.synthesis.real": frozenset({"synthesis.real"}),
+    "hald.synthesis.recover": RECOVER,
+    "hald.synthesis.sre2l": frozenset({"recover.sre2l"}),
+    "hald.synthesis.statistics": frozenset({"statistics", "recover.lpld"}),
+    "hald.synthesis.units": SYNTHESIS - {"statistics", "synthesis.real", "synthesis.external"},
     "hald.tables": frozenset({"tables"}),
-    "hald.teacher": frozenset({"synthesis.rded", "relabel"}),
+    "hald.teacher": SYNTHESIS | {"relabel"},
     "hald.train": frozenset({"evaluate"}),
     "hald.train.batches": frozenset({"evaluate"}),
     "hald.train.command": NONE,

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from conftest import Project, tiny_project
+from conftest import Project, job_counts, tiny_project
 from hald.models.build import build_model
 from hald.models.weights import save_weights
 
 pytestmark = pytest.mark.slow
-ALL_JOBS = {"dataset": 1, "squeeze": 1, "synthesize": 2, "relabel": 2, "evaluate": 3, "table": 2, "all": 1}
+ALL_JOBS = {"dataset": 1, "squeeze": 1, "rank": 1, "synthesize": 2, "relabel": 2, "evaluate": 3, "table": 2, "all": 1}
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_incomplete_marks_do_not_hide_the_rest_of_the_work(copy: Project) -> Non
     shutil.rmtree(copy.folder / "results/images")
     shutil.rmtree(copy.folder / "results/runs")
     expected = ALL_JOBS.copy()
-    del expected["dataset"]
+    del expected["dataset"], expected["rank"]
     assert copy.planned() == expected
 
 
@@ -263,6 +263,42 @@ def run_on_folder(project: Project, root: Path, *arguments: str, classes: int = 
     return project.run(*arguments, check=False)
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("arch: small/resnet10-w4, recipe", "arch: torchvision/alexnet, recipe"),
+            "sre2l matches the statistics of BN",
+        ),
+        (
+            ("rded: {method: rded, mipc: 600, num_crop: 2}", "rded: {method: external, path: out}"),
+            "no folder for class number 9",
+        ),
+        (
+            ("rded: {method: rded, mipc: 600, num_crop: 2}", "rded: {method: fadrm, mipc: 600}"),
+            r"the planned image sets need 500",
+        ),
+    ],
+)
+def test_images_that_cannot_be_made_are_refused_before_any_work(
+    project: Project, change: tuple[str, str], message: str
+) -> None:
+    for label in range(9):
+        (project.folder / f"out/new{label:03d}").mkdir(parents=True)
+        for k in range(2):
+            Image.new("RGB", (32, 32)).save(project.folder / f"out/new{label:03d}/class{label:03d}_id{k:03d}.png")
+    project.edit("config/experiments/tiny.yaml", *change)
+    if "alexnet" in change[1]:
+        project.edit("config/experiments/tiny.yaml", "{method: rded, mipc: 600, num_crop: 2}", "{method: sre2l}")
+    if "fadrm" in change[1]:
+        project.edit("config/experiments/tiny.yaml", "ipc: [2], slc: [4]", "ipc: [500], slc: [500]")
+    done = project.run(check=False)
+    assert done.returncode != 0
+    assert message in " ".join(done.stdout.split()), done.stdout[-3000:]
+    assert "Traceback" not in done.stdout
+    assert not (project.folder / "results/teachers").exists()
+
+
 def test_too_few_images_are_noticed_at_once_when_the_dataset_is_known(copy: Project) -> None:
     copy.edit("config/experiments/tiny.yaml", "ipc: [2]", "ipc: [500]")
     done = copy.run(check=False)
@@ -275,6 +311,24 @@ def test_a_dry_run_needs_no_dataset(project: Project) -> None:
     project.edit("config/experiments/tiny.yaml", "dataset: digits", "dataset: imagenet1k")
     done = project.call(["env", "-u", "HALD_DATA", sys.executable, "-m", "snakemake", "-n", "--cores", "1"])
     assert "evaluate" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("preset", "jobs"),
+    [
+        ("sre2l/imagenet1k", {"recover": 50}),
+        ("lpld/imagenet1k", {"recover": 100, "statistics": 1}),
+        ("fadrm/imagenet1k", {"recover": 50, "rank": 100}),
+        ("rded/imagenet1k", {"rank": 100}),
+    ],
+)
+def test_imagenet_at_ipc_50_without_the_dataset(project: Project, preset: str, jobs: dict[str, int]) -> None:
+    project.edit("config/experiments/tiny.yaml", "dataset: digits", "dataset: imagenet1k")
+    project.edit("config/experiments/tiny.yaml", "{method: rded, mipc: 600, num_crop: 2}", f"{{preset: {preset}}}")
+    project.edit("config/experiments/tiny.yaml", "ipc: [2], slc: [4]", "ipc: [50], slc: [50]")
+    table = ["-n", "--cores", "1", "--until", "synthesize", "--", "results/tables/main.csv"]
+    done = project.call(["env", "-u", "HALD_DATA", sys.executable, "-m", "snakemake", *table])
+    assert job_counts(done.stdout) == {"dataset": 1, "squeeze": 1, "synthesize": 1} | jobs
 
 
 def test_a_weak_teacher_stops_the_pipeline(project: Project) -> None:

@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     from hald.labels import command as labels_command
+    from hald.synthesis import command as images_command
     from hald.train import command as runs_command
 
     parser = argparse.ArgumentParser(
@@ -44,6 +45,7 @@ def _parser() -> argparse.ArgumentParser:
         "--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake"
     )
     tables.set_defaults(run=_tables)
+    images_command.add_parser(commands)
     labels_command.add_parser(commands)
     runs_command.add_parser(commands)
     docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")

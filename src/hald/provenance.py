@@ -25,8 +25,18 @@ ENTRY = {
     "dataset.tiny_imagenet": ("hald.data.prepare", "hald.data.sources.tiny_imagenet"),
     "dataset.parquet": ("hald.data.prepare", "hald.data.sources.parquet"),
     "squeeze": ("hald.squeeze", "hald.device"),
-    "synthesis.real": ("hald.synthesis.real", "hald.device"),
+    "ranking": ("hald.synthesis.ranking", "hald.device"),
+    "statistics": ("hald.synthesis.statistics", "hald.device"),
+    "recover.sre2l": ("hald.synthesis.sre2l", "hald.device"),
+    "recover.lpld": ("hald.synthesis.lpld", "hald.device"),
+    "recover.fadrm": ("hald.synthesis.fadrm", "hald.device"),
+    "synthesis.sre2l": ("hald.synthesis.collect", "hald.device"),
+    "synthesis.lpld": ("hald.synthesis.collect", "hald.device"),
+    "synthesis.fadrm": ("hald.synthesis.collect", "hald.device"),
     "synthesis.rded": ("hald.synthesis.rded", "hald.device"),
+    "synthesis.patches": ("hald.synthesis.patches", "hald.device"),
+    "synthesis.real": ("hald.synthesis.real", "hald.device"),
+    "synthesis.external": ("hald.synthesis.external", "hald.device"),
     "relabel": ("hald.labels.relabel", "hald.device"),
     "evaluate": ("hald.train.run", "hald.device"),
     "tables": ("hald.tables",),
@@ -36,7 +46,7 @@ ENTRY = {
 WORDY = frozenset({"UserError", "option", "log.info", "log.warning", "log.error", "Progress"})
 
 # These cannot change a number: they move files, word messages and log.
-NUMBERLESS = frozenset({"hald.errors", "hald.files", "hald.jobs", "hald.provenance"})
+NUMBERLESS = frozenset({"hald.errors", "hald.files", "hald.jobs", "hald.provenance", "hald.synthesis.preview"})
 
 
 def canonical(data: Any) -> str:

@@ -123,14 +123,14 @@ def render(images: Tensor, box: Tensor, flip: Tensor, size: int) -> Tensor:
 
     Equal to torchvision's antialiased bilinear `resized_crop` on float images, clamped at the crop's edge.
     """
-    rows = _resampling(box[:, 0], box[:, 2], images.shape[2], size)
-    columns = _resampling(box[:, 1], box[:, 3], images.shape[3], size)
+    rows = resampling(box[:, 0], box[:, 2], images.shape[2], size)
+    columns = resampling(box[:, 1], box[:, 3], images.shape[3], size)
     columns = torch.where(flip[:, None, None], columns.flip(1), columns)
     pixels = images.to(torch.float32).div_(255)
     return rows[:, None] @ pixels @ columns[:, None].transpose(2, 3)
 
 
-def _resampling(start: Tensor, length: Tensor, source: int, size: int) -> Tensor:
+def resampling(start: Tensor, length: Tensor, source: int, size: int) -> Tensor:
     """(B, size, source) weights of the triangle filter over source pixels [start, start + length)."""
     start, length = start.to(torch.float32)[:, None, None], length.to(torch.float32)[:, None, None]
     scale = length / size

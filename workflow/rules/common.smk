@@ -26,6 +26,10 @@ envvars:
 wildcard_constraints:
     dataset=r"[^/]+",
     teacher=r"[^/]+/[^/]+",
+    ranking=r"[^/]+/[^/]+",
+    statistics=r"[^/]+/[^/]+",
+    units=r"[^/]+/[^/]+",
+    unit=r"\d{5}",
     images=r"[^/]+/[^/]+",
     labels=r"[^/]+/[^/]+",
     run=r"[^/]+/[^/]+",
@@ -36,12 +40,13 @@ wildcard_constraints:
 
 def preflight(workflow):
     """Look at every dataset and weights file that this run will use before its first job starts."""
-    from hald.data.preflight import check_classes, check_datasets, check_networks
+    from hald.data.preflight import check_classes, check_datasets, check_images, check_networks
 
     work = [job.params.work for job in workflow.dag.needrun_jobs() if "work" in job.params.keys()]
     try:
         check_datasets(PLAN, {entry["dataset_key"] for entry in work if "dataset_key" in entry})
         check_classes(PLAN)
         check_networks(entry["spec"] for entry in work if entry["stage"] in ("squeeze", "evaluate"))
+        check_images(work)
     except UserError as error:
         raise WorkflowError(str(error)) from None

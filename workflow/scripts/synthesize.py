@@ -1,4 +1,4 @@
-"""Make one distilled image set."""
+"""Put one distilled image set together."""
 
 from pathlib import Path
 
@@ -14,7 +14,8 @@ with job(snakemake) as work:
     spec = from_dict(ImagesSpec, work["spec"])
     places = Places(
         dataset=Path(work["dataset"]),
-        teacher=Path(work["teacher"]) if work["teacher"] else None,
+        teachers=[Path(folder) for folder in work["teachers"]],
+        made_from=Path(work["made_from"]) if work["made_from"] else None,
         target=Path(snakemake.output[0]).parent,
         partial=Path(work["partial"]),
     )

@@ -11,6 +11,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
+from hald.data.decode import Pixels
 from hald.data.reader import Split
 from hald.draws import Floats, Ints
 from hald.errors import UserError
@@ -74,19 +75,32 @@ class Crops:
 
     def decoded(self, request: CropRequest) -> Tensor:
         """The same batch from encoded images: (n, 3, size, size) uint8, cropped and resized by PIL."""
-        return torch.from_numpy(
-            np.stack([self._one(*row) for row in zip(request.index, request.draws, request.flip, strict=True)])
-        )
+        crops, last, pixels = [], -1, np.empty((0, 0, 3), dtype=np.uint8)
+        for index, draws, flip in zip(request.index, request.draws, request.flip, strict=True):
+            if index != last:  # several crops of one image stand together: decode it once
+                last, pixels = index, self.split.read(int(index))
+            box = crop_boxes(draws[None], pixels.shape[0], pixels.shape[1], self.scale, self.ratio)[0]
+            crop = cut(pixels, box, self.size)
+            crops.append(crop[:, :, ::-1] if flip else crop)
+        return torch.from_numpy(np.stack(crops))
 
-    def _one(self, index: int, draws: Floats, flip: bool) -> "np.ndarray[Any, np.dtype[np.uint8]]":
-        pixels = self.split.read(int(index))
-        boxes = crop_boxes(draws[None], pixels.shape[0], pixels.shape[1], self.scale, self.ratio)
-        top, left, height, width = boxes[0].tolist()
-        box = (left, top, left + width, top + height)
-        # crop first: resize(box=...) would look at pixels beyond the box's edge
-        crop = Image.fromarray(pixels).crop(box).resize((self.size, self.size), Image.Resampling.BILINEAR)
-        array = np.asarray(crop).transpose(2, 0, 1)
-        return array[:, :, ::-1] if flip else array
+    def cut(self, index: Ints, box: Ints) -> Tensor:
+        """Given crops, without drawing: images (n,), boxes (n, 4) -> (n, 3, size, size) uint8."""
+        if self.split.pixels is None:
+            crops = [cut(self.split.read(int(i)), b, self.size) for i, b in zip(index, box, strict=True)]
+            return torch.from_numpy(np.stack(crops)).to(self.device)
+        images = torch.from_numpy(self.split.pixels[index]).to(self.device)
+        flip = torch.zeros(len(index), dtype=torch.bool, device=self.device)
+        pixels = render(images, torch.from_numpy(box).to(self.device), flip, self.size)
+        return pixels.mul_(255).round_().to(torch.uint8)
+
+
+def cut(pixels: Pixels, box: Ints, size: int) -> Pixels:
+    """One crop of a decoded image, (3, size, size) uint8."""
+    top, left, height, width = box.tolist()
+    # crop first: resize(box=...) would look at pixels beyond the box's edge
+    crop = Image.fromarray(pixels).crop((left, top, left + width, top + height))
+    return np.asarray(crop.resize((size, size), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
 
 
 class _Requests(Dataset[Tensor]):

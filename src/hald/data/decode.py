@@ -23,6 +23,15 @@ def decode(item: Pixels | bytes | Path, name: str) -> Pixels:
         raise UserError(f"cannot decode image {name}: {error}. Replace or remove it, then run again") from error
 
 
+def image_shape(item: bytes | Path, name: str) -> tuple[int, int]:
+    """Height and width of an encoded image, from its header."""
+    try:
+        with Image.open(io.BytesIO(item) if isinstance(item, bytes) else item) as image:
+            return image.height, image.width
+    except Exception as error:  # PIL raises many kinds
+        raise UserError(f"cannot read image {name}: {error}. Replace or remove it, then run again") from error
+
+
 def evaluation_image(pixels: Pixels, size: int, resize: int | None, name: str) -> Pixels:
     """Resize the shorter side to `resize` and crop the centre, or insist that the image has the input size."""
     height, width = pixels.shape[:2]

@@ -1,5 +1,6 @@
 """Checks that can be made before any work starts."""
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from hald.files import read_json
 from hald.plan.model import Plan
 from hald.provenance import require_same_classes
 from hald.specs.dataset import DatasetSpec
+from hald.synthesis.folder import find_images
 
 if TYPE_CHECKING:
     from torch import nn
@@ -69,6 +71,39 @@ def _classes(record: Path) -> list[str]:
     """Class list of an artefact; a label store keeps it among its attributes."""
     content = read_json(record)
     return list(content["attributes"]["classes"] if record.name == "zarr.json" else content["classes"])
+
+
+def check_images(work: Iterable[dict[str, Any]]) -> None:
+    """Refuse synthesis whose networks have no BN layers to match, or whose foreign images are not all there."""
+    for entry in work:
+        stage, spec = entry["stage"], entry["spec"]
+        if stage == "statistics" or stage.startswith("recover."):
+            _require_bn(stage, [(net["arch"], net["classes"], net["size"]) for net in entry["networks"]])
+        elif stage == "synthesis.external":
+            manifest = Path(entry["dataset"], "manifest.json")
+            names = read_json(manifest)["classes"] if manifest.is_file() else None
+            find_images(Path(spec["path"]), spec["classes"], spec["ipc"], names)
+
+
+@functools.cache
+def _bn_count(network: tuple[str, int, int]) -> int:
+    import torch
+
+    from hald.models.build import build_model
+    from hald.synthesis.matching import bn_layers
+
+    with torch.device("meta"):
+        return len(bn_layers(build_model(*network)))
+
+
+def _require_bn(stage: str, networks: list[tuple[str, int, int]]) -> None:
+    if not any(_bn_count(network) for network in networks):
+        names = ", ".join(network[0] for network in networks)
+        method = "lpld" if stage == "statistics" else stage.partition(".")[2]
+        raise UserError(
+            f"{method} matches the statistics of BN layers, and {names} has none; set `teacher` of the image set to a "
+            f"network with batch normalisation, e.g. small/resnet18 or torchvision/resnet18"
+        )
 
 
 def check_networks(specs: Iterable[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hald.data.decode import Pixels, decode
+from hald.data.decode import Pixels, decode, image_shape
 from hald.draws import Ints
 from hald.errors import UserError
 from hald.files import read_json
@@ -50,6 +50,15 @@ class Split:
             return decode(Path(self._files[i]), self._files[i])
         blob, offsets = self._blob
         return decode(blob[offsets[i] : offsets[i + 1]].tobytes(), f"{self.name} image {i}")
+
+    def shape(self, i: int) -> tuple[int, int]:
+        """Height and width of image i; of an encoded one only the header is read."""
+        if self.pixels is not None:
+            return int(self.pixels.shape[2]), int(self.pixels.shape[3])
+        if self.storage == "files":
+            return image_shape(Path(self._files[i]), self._files[i])
+        blob, offsets = self._blob
+        return image_shape(blob[offsets[i] : offsets[i + 1]].tobytes(), f"{self.name} image {i}")
 
     def warm(self) -> None:
         """Open indices once, before worker processes are forked."""

@@ -12,13 +12,13 @@ from hald.errors import UserError
 from hald.files import file_digest
 from hald.plan.arithmetic import check_top_k, kept_logits, pool_size
 from hald.plan.config import expand, suggest
+from hald.plan.images import ImagesBuilder
 from hald.plan.model import Plan
 from hald.plan.protocol import Where, protocol
 from hald.plan.published import Published
-from hald.plan.settings import Config, Dataset, Experiment, Images, Table
+from hald.plan.settings import Config, Dataset, Experiment, Table
 from hald.provenance import key_of
 from hald.specs.dataset import DatasetSpec
-from hald.specs.images import ImagesSpec
 from hald.specs.labels import LabelsSpec
 from hald.specs.run import RunSpec
 from hald.specs.table import Cell, TableSpec
@@ -93,7 +93,7 @@ class _Builder:
                 )
 
     def run(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> str:
-        ex, dataset = self.experiment, self._settings()
+        ex, dataset = self.experiment, self.settings()
         settings = self._get(ex.evaluations, evaluation, "evaluation")
         net = self._get(ex.students, student, "student")
         labels_key = self.labels(images, ipc)
@@ -129,12 +129,12 @@ class _Builder:
             **decided,
         )
         method = self.plan.images[labels.images].method
-        slug = f"{ex.dataset}/{method}-ipc{ipc}-slc{spec.slc:g}-{_course(spec)}-{_short(net.arch)}"
-        return self._add(self.plan.runs, "evaluate", spec, slug)
+        slug = f"{ex.dataset}/{method}-ipc{ipc}-slc{spec.slc:g}-{_course(spec)}-{short(net.arch)}"
+        return self.add(self.plan.runs, "evaluate", spec, slug)
 
     @_once
     def labels(self, images: str, ipc: int) -> str:
-        ex, dataset = self.experiment, self._settings()
+        ex, dataset = self.experiment, self.settings()
         images_key = self.images(images, ipc)
         names = ex.labels.teachers or (ex.teacher,)
         teachers = tuple(self.teacher(name) for name in names)
@@ -143,7 +143,7 @@ class _Builder:
             raise UserError(
                 f"{self.where}: labels has {len(names)} teachers and {len(weights)} weights; give one for each"
             )
-        arch = "+".join(_short(self.plan.teachers[key].arch) for key in teachers)
+        arch = "+".join(short(self.plan.teachers[key].arch) for key in teachers)
         method = ex.images[images]
         spec = LabelsSpec(
             images=images_key,
@@ -165,40 +165,15 @@ class _Builder:
             seed=ex.labels.seed,
             threads=ex.threads,
         )
-        return self._add(self.plan.labels, "relabel", spec, f"{ex.dataset}/{method.method}-ipc{ipc}-{arch}")
+        return self.add(self.plan.labels, "relabel", spec, f"{ex.dataset}/{method.method}-ipc{ipc}-{arch}")
 
     @_once
     def images(self, name: str, ipc: int) -> str:
-        ex, dataset = self.experiment, self._settings()
-        method: Images = self._get(ex.images, name, "image set")
-        rded = method.method == "rded"
-        if rded and method.mipc < ipc * method.factor**2:
-            raise UserError(
-                f"{self.where}: image set '{name}' looks at mipc = {method.mipc} images per class, but IPC {ipc} with "
-                f"factor {method.factor} needs {ipc * method.factor**2}; raise mipc"
-            )
-        spec = ImagesSpec(
-            method=method.method,
-            dataset=self.dataset(),
-            teacher=self.teacher(method.teacher or ex.teacher) if rded else None,
-            ipc=ipc,
-            size=dataset.size,
-            resize=dataset.resize,
-            mipc=method.mipc if rded else 0,
-            num_crop=method.num_crop if rded else 0,
-            factor=method.factor if rded else 1,
-            crop_scale=method.crop_scale if rded else (1.0, 1.0),
-            seed=method.seed,
-            threads=ex.threads,
-        )
-        key = self._add(self.plan.images, f"synthesis.{method.method}", spec, f"{ex.dataset}/{method.method}-ipc{ipc}")
-        source = self.plan.datasets[spec.dataset]
-        self.plan.datasets[spec.dataset] = replace(source, per_class=max(source.per_class, spec.per_class))
-        return key
+        return ImagesBuilder(self, self._get(self.experiment.images, name, "image set"), name, ipc).build()
 
     @_once
     def teacher(self, name: str) -> str:
-        ex, dataset = self.experiment, self._settings()
+        ex, dataset = self.experiment, self.settings()
         teacher = self._get(ex.teachers, name, "teacher")
         path = teacher.path and expand(teacher.path)
         if (teacher.source == "path") != (path is not None):
@@ -238,13 +213,13 @@ class _Builder:
             seed=teacher.seed if trained else 0,
             threads=ex.threads,
         )
-        key = self._add(self.plan.teachers, "squeeze", spec, f"{ex.dataset}/{_short(teacher.arch)}")
+        key = self.add(self.plan.teachers, "squeeze", spec, f"{ex.dataset}/{short(teacher.arch)}")
         self.plan.floors[key] = dataset.floor
         return key
 
     @_once
     def dataset(self) -> str:
-        name, settings = self.experiment.dataset, self._settings()
+        name, settings = self.experiment.dataset, self.settings()
         for what, (low, high) in (("scale", settings.augment.scale), ("ratio", settings.augment.ratio)):
             if low > high:
                 raise UserError(
@@ -272,7 +247,7 @@ class _Builder:
             download=settings.download,
             per_class=0,
         )
-        return self._add(self.plan.datasets, f"dataset.{spec.source}", spec, name)
+        return self.add(self.plan.datasets, f"dataset.{spec.source}", spec, name)
 
     def _arch(self, arch: str) -> str:
         """A network name whose family exists (the name itself is looked up where torch is at hand)."""
@@ -281,7 +256,7 @@ class _Builder:
             raise UserError(f"{self.where}: unknown network '{arch}'; write one of {known}")
         return arch
 
-    def _settings(self) -> Dataset:
+    def settings(self) -> Dataset:
         return self._get(self.config.datasets, self.experiment.dataset, "dataset")
 
     def _get(self, known: Mapping[str, V], name: str, what: str) -> V:
@@ -289,7 +264,7 @@ class _Builder:
             raise UserError(f"{self.where}: there is no {what} '{name}'. {suggest(name, known)}")
         return known[name]
 
-    def _add(self, specs: dict[str, Any], stage: str, spec: Any, slug: str) -> str:
+    def add(self, specs: dict[str, Any], stage: str, spec: Any, slug: str) -> str:
         key = key_of(stage, spec, self.plan.code[stage])
         specs.setdefault(key, spec)
         self.plan.slugs[key] = f"{slug}_{key}"
@@ -299,10 +274,12 @@ class _Builder:
 FAMILIES = ("small", "sre2l", "torchvision", "timm")
 MAX_VIEWS = 65536  # length of a store's arrays; hald.labels.layout has the same
 FIXED_SIZE = ("sklearn_digits", "torchvision")
-BN_MODE = {"rded": "running", "real": "running"}
+BN_MODE = dict.fromkeys(("sre2l", "lpld", "fadrm"), "batch") | dict.fromkeys(
+    ("rded", "patches", "real", "external"), "running"
+)
 
 
-def _short(arch: str) -> str:
+def short(arch: str) -> str:
     """Architecture name without its family, fit for a path."""
     return arch.rsplit("/", 1)[-1].replace(".", "-")
 

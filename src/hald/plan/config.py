@@ -45,12 +45,30 @@ def load_config(raw: dict[str, Any] | None = None, root: Path = Path()) -> tuple
             known = sorted(file.stem for file in path.parent.glob("*.yaml"))
             raise UserError(f"there is no experiment '{name}': {path} does not exist. {suggest(name, known)}")
         content = merge(merge({"evaluations": standard}, read_yaml(path)), config.override.get(name) or {})
+        _apply_presets(content, folder / "presets.yaml", f"experiment '{name}'")
         _validate(content, {"$ref": "#/$defs/Experiment", "$defs": schema["$defs"]}, str(path))
         experiments[name] = from_dict(Experiment, content)
     unused = sorted(config.override.keys() - experiments.keys())
     if unused:
         raise UserError(f"override names '{unused[0]}', which is not among experiments: {list(config.experiments)}")
     return config, experiments
+
+
+def _apply_presets(content: dict[str, Any], path: Path, where: str) -> None:
+    """Lay every image set that names a `preset` over that preset, in place."""
+    images = content.get("images")
+    if not isinstance(images, dict):
+        return  # the schema will say so
+    for name, entry in images.items():
+        if not isinstance(entry, dict) or not isinstance(entry.get("preset"), str):
+            continue
+        known = read_yaml(path)
+        if entry["preset"] not in known:
+            raise UserError(
+                f"{where}: image set '{name}': there is no preset '{entry['preset']}' in {path}. "
+                f"{suggest(entry['preset'], known)}"
+            )
+        images[name] = merge(known[entry["preset"]], entry)
 
 
 def config_from(pairs: list[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from hald.plan.arithmetic import missing_blocks
 from hald.plan.config import suggest
 from hald.plan.model import Plan
 from hald.specs.base import to_dict
+from hald.specs.images import FromRanking, FromUnits, Lpld, Patches
 
 Work = dict[str, Any]
 
@@ -20,6 +21,13 @@ Work = dict[str, Any]
 def unless_there(*paths: Path) -> list[str]:
     """Those of `paths` that do not exist yet."""
     return [str(path) for path in paths if not path.exists()]
+
+
+def made_from_units(source: object) -> str | None:
+    """Key of the ranking or of the units that an image set is made from."""
+    if isinstance(source, FromRanking | Patches):
+        return source.ranking
+    return source.units if isinstance(source, FromUnits) else None
 
 
 class RuleJobs:
@@ -31,11 +39,12 @@ class RuleJobs:
     def threads(self, w: Any) -> int:
         """Threads of a job: those of its spec, so that results do not depend on where it ran."""
         key = self._key(w)
-        specs: list[dict[str, Any]] = [self.plan.teachers, self.plan.images, self.plan.labels, self.plan.runs]
+        p = self.plan
+        specs: list[dict[str, Any]] = [p.teachers, p.rankings, p.statistics, p.units, p.images, p.labels, p.runs]
         return int(next(table[key].threads for table in specs if key in table))
 
     def _key(self, w: Any) -> str:
-        (slug,) = (value for name, value in w.items() if name not in ("view", "seed"))
+        (slug,) = (value for name, value in w.items() if name not in ("view", "seed", "unit"))
         key = self.plan.key(slug)
         if self.plan.slugs.get(key) != slug:
             raise UserError(
@@ -88,16 +97,81 @@ class RuleJobs:
         return Path(spec.path) if spec.path else None
 
     def synthesize_inputs(self, w: Any) -> list[str]:
-        """Prepared dataset, and the teacher where the method has one."""
+        """Prepared dataset, the teachers that grade the set, and the units that it is made from."""
         spec = self.plan.images[self._key(w)]
-        return unless_there(self._manifest(spec.dataset), *([self._teacher(spec.teacher)] if spec.teacher else []))
+        made_from = made_from_units(spec.source)
+        units = self.missing_units(made_from, self._units_needed(made_from, spec.ipc)) if made_from else []
+        return unless_there(self._manifest(spec.dataset), *map(self._teacher, spec.teachers)) + units
 
     def synthesize(self, w: Any) -> Work:
         """Parameters of rule synthesize."""
         spec = self.plan.images[self._key(w)]
-        teacher = str(self.plan.teacher_dir(spec.teacher)) if spec.teacher else None
-        floor = self.plan.floors.get(spec.teacher or "", 0.0)
-        return self._work(w, f"synthesis.{spec.method}", spec, spec.dataset) | {"teacher": teacher, "floor": floor}
+        made_from = made_from_units(spec.source)
+        folder = str(self.plan.units_dir(made_from)) if made_from else spec.path
+        more = self._teachers(spec.teachers) | {"made_from": folder}
+        return self._work(w, f"synthesis.{spec.method}", spec, spec.dataset) | more
+
+    def _teachers(self, keys: tuple[str, ...]) -> Work:
+        """Folders of teachers, the networks they are, and the accuracy that they must have."""
+        networks = [to_dict(self.plan.teachers[key]) for key in keys]
+        folders = [str(self.plan.teacher_dir(key)) for key in keys]
+        floor = max((self.plan.floors[key] for key in keys), default=0.0)
+        return {"teachers": folders, "networks": networks, "floor": floor}
+
+    def _units_needed(self, key: str, ipc: int) -> int:
+        """Units that a set of this IPC needs: all classes of a ranking, a prefix of optimised units."""
+        return self.plan.rankings[key].classes if key in self.plan.rankings else self.plan.units[key].count(ipc)
+
+    def missing_units(self, key: str, needed: int) -> list[str]:
+        """Units to make so that the first `needed` are there, as last units of their blocks in this plan."""
+        done = [self.plan.unit(key, unit).exists() for unit in range(self.plan.unit_counts[key])]
+        blocks = missing_blocks(done, self.plan.jobs.units_per_job, needed)
+        return [str(self.plan.unit(key, unit)) for unit in blocks]
+
+    def _block(self, w: Any) -> Work:
+        """The units of a job; the wildcard names the last one of a block, the job fills its gaps."""
+        last, size = int(w.unit), self.plan.jobs.units_per_job
+        return {"units": [last // size * size, last], "folder": str(self.plan.units_dir(self._key(w)))}
+
+    def rank_inputs(self, w: Any) -> list[str]:
+        """Prepared dataset and teacher."""
+        spec = self.plan.rankings[self._key(w)]
+        return unless_there(self._manifest(spec.dataset), self._teacher(spec.teacher))
+
+    def rank(self, w: Any) -> Work:
+        """Parameters of rule rank."""
+        spec = self.plan.rankings[self._key(w)]
+        return self._work(w, "ranking", spec, spec.dataset) | self._teachers((spec.teacher,)) | self._block(w)
+
+    def statistics_inputs(self, w: Any) -> list[str]:
+        """Prepared dataset and teacher."""
+        spec = self.plan.statistics[self._key(w)]
+        return unless_there(self._manifest(spec.dataset), self._teacher(spec.teacher))
+
+    def statistics(self, w: Any) -> Work:
+        """Parameters of rule statistics."""
+        spec = self.plan.statistics[self._key(w)]
+        return self._work(w, "statistics", spec, spec.dataset) | self._teachers((spec.teacher,))
+
+    def recover_inputs(self, w: Any) -> list[str]:
+        """Prepared dataset, teachers, and the ranking or the class statistics of methods that have them."""
+        spec = self.plan.units[self._key(w)]
+        paths = [self._manifest(spec.dataset), *map(self._teacher, spec.teachers)]
+        if isinstance(spec.own, Lpld):
+            return unless_there(*paths, self.plan.statistics_dir(spec.own.statistics) / "statistics.json")
+        patches = spec.own.patches
+        return unless_there(*paths) + (self.missing_units(patches.ranking, spec.classes) if patches else [])
+
+    def recover(self, w: Any) -> Work:
+        """Parameters of rule recover."""
+        spec = self.plan.units[self._key(w)]
+        made_from = None
+        if isinstance(spec.own, Lpld):
+            made_from = str(self.plan.statistics_dir(spec.own.statistics))
+        elif spec.own.patches:
+            made_from = str(self.plan.units_dir(spec.own.patches.ranking))
+        more = self._teachers(spec.teachers) | self._block(w) | {"made_from": made_from}
+        return self._work(w, f"recover.{spec.method}", spec, spec.dataset) | more
 
     def relabel_inputs(self, w: Any) -> list[str]:
         """Image set and teacher, unless the store exists: it has them in it, so that growing it asks for neither."""

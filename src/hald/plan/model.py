@@ -9,7 +9,7 @@ from hald.files import read_json, write_json
 from hald.plan.settings import Jobs
 from hald.specs.base import from_dict, to_dict
 from hald.specs.dataset import DatasetSpec
-from hald.specs.images import ImagesSpec
+from hald.specs.images import ImagesSpec, RankingSpec, StatisticsSpec, UnitsSpec
 from hald.specs.labels import LabelsSpec
 from hald.specs.run import RunSpec
 from hald.specs.table import TableSpec
@@ -26,12 +26,16 @@ class Plan:
     code: dict[str, str]  # code digest of each stage
     datasets: dict[str, DatasetSpec] = field(default_factory=dict)
     teachers: dict[str, TeacherSpec] = field(default_factory=dict)
+    rankings: dict[str, RankingSpec] = field(default_factory=dict)
+    statistics: dict[str, StatisticsSpec] = field(default_factory=dict)
+    units: dict[str, UnitsSpec] = field(default_factory=dict)
     images: dict[str, ImagesSpec] = field(default_factory=dict)
     labels: dict[str, LabelsSpec] = field(default_factory=dict)
     runs: dict[str, RunSpec] = field(default_factory=dict)
     tables: dict[str, TableSpec] = field(default_factory=dict)
     slugs: dict[str, str] = field(default_factory=dict)  # readable name of every key
     views: dict[str, int] = field(default_factory=dict)  # views that the runs need of each label store
+    unit_counts: dict[str, int] = field(default_factory=dict)  # units that the sets need of each ranking or units
     seeds: dict[str, int] = field(default_factory=dict)  # seeds that the tables need of each run
     floors: dict[str, float] = field(default_factory=dict)  # accuracy below which a teacher is refused
 
@@ -42,6 +46,18 @@ class Plan:
     def teacher_dir(self, key: str) -> Path:
         """Teacher: teacher.json, teacher.safetensors."""
         return Path(self.results, "teachers", self.slugs[key])
+
+    def units_dir(self, key: str) -> Path:
+        """Units of synthesis: classes of a ranking, or optimised images."""
+        return Path(self.results, "rankings" if key in self.rankings else "units", self.slugs[key])
+
+    def unit(self, key: str, unit: int) -> Path:
+        """One finished unit."""
+        return self.units_dir(key) / f"{unit:05d}.npz"
+
+    def statistics_dir(self, key: str) -> Path:
+        """Class-wise BN statistics of a teacher: statistics.json, statistics.safetensors."""
+        return Path(self.results, "statistics", self.slugs[key])
 
     def images_dir(self, key: str) -> Path:
         """Distilled image set."""

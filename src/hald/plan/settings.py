@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hald.specs.base import option
+from hald.specs.images import Recover
 from hald.specs.teacher import Recipe
 
 Order = Literal["soft", "hard", "soft-hard-soft", "hard-soft", "soft-hard", "hard-soft-hard", "alternating", "adaptive"]
@@ -88,17 +89,46 @@ class Teacher:
 class Images:
     """One way of making distilled images, as the config describes it."""
 
-    method: Literal["rded", "real"] = option("RDED's crop selection, or a random real subset")
-    teacher: str | None = option("Teacher that scores the images; empty: the experiment's", None)
-    mipc: int = option("RDED: images per class that are looked at", 300, minimum=1)
-    num_crop: int = option("RDED: random crops scored per image", 5, minimum=1)
-    factor: int = option("RDED: each image is a factor x factor mosaic of crops", 1, minimum=1)
-    crop_scale: tuple[float, float] = option(
-        "RDED: area range of its crops", (0.08, 1.0), exclusiveMinimum=0, maximum=1
+    method: Literal["sre2l", "lpld", "fadrm", "rded", "patches", "real", "external"] = option(
+        "Optimised images (SRe2L, LPLD, FADRM), RDED's crop selection, patches (real crops of a chosen difficulty), a "
+        "random real subset, or images made elsewhere. A `preset` gives it too"
     )
+    preset: str | None = option(
+        "Settings to start from, by name in config/presets.yaml, e.g. `fadrm/cifar100`; keys given beside it win", None
+    )
+    teacher: str | None = option("Teacher that scores or classifies the images; empty: the experiment's", None)
+    teachers: tuple[str, ...] | None = option(
+        "Several teachers, used in turn, one per iteration (FADRM+); empty: `teacher`", None, minItems=1
+    )
+    path: str | None = option(
+        "`method: external`: folder of the images, one folder per class; variables are expanded", None
+    )
+    mipc: int = option("RDED and patches: images per class that are looked at", 300, minimum=1)
+    num_crop: int = option("RDED and patches: random crops scored per image", 5, minimum=1)
+    factor: int = option("RDED and patches: each image is a factor x factor mosaic of crops", 1, minimum=1)
+    crop_scale: tuple[float, float] = option(
+        "RDED and patches: area range of their crops", (0.08, 1.0), exclusiveMinimum=0, maximum=1
+    )
+    difficulty: Literal["easy", "medium", "hard"] = option(
+        "Patches: lowest, middle or highest ranks of the teacher's loss", "medium"
+    )
+    init: Literal["gaussian", "patches"] = option("SRe2L starts from noise, SRe2L++ from patches", "gaussian")
+    batch: int = option(
+        "Images optimised together: one of each of so many classes (SRe2L, FADRM), or of one class (LPLD)",
+        100,
+        minimum=1,
+    )
+    recover: Recover = option("The optimisation (SRe2L, LPLD, FADRM)", Recover())
+    alpha: float = option(
+        "FADRM: share of the optimised image when the patch is blended in again", 0.5, minimum=0, maximum=1
+    )
+    bn_stats: Literal["exact", "ema0.1"] = option(
+        "LPLD's class statistics: exact moments, or the released moving average", "exact"
+    )
+    stats_batch: int = option("LPLD: batch of the pass that collects class statistics", 256, minimum=1)
     bn_mode: Literal["batch", "running"] | None = option(
         "BN statistics of the teacher while these images are labelled: of the batch (BSSL) or the running ones; "
-        "empty: running for rded and real, as released",
+        "empty: batch for sre2l, lpld and fadrm, running for the others, as released",
         None,
     )
     seed: int = option("Seed of the random choices", 0, minimum=0)
@@ -246,6 +276,11 @@ class Jobs:
 
     views_per_job: int = option("Label views that one relabel job computes", 20, minimum=1)
     seeds_per_job: int = option("Seeds of one setting that one evaluation job trains", 3, minimum=1)
+    units_per_job: int = option(
+        "Units of synthesis that one job computes: classes (RDED's ranking, LPLD), or images of a class chunk",
+        10,
+        minimum=1,
+    )
     workers: int = option("Worker processes that decode images of large datasets", 4, minimum=0)
 
 

@@ -25,6 +25,11 @@ def summarize(plan: Plan) -> list[Line]:
     rates = recorded_rates(plan)
     datasets = [(plan.dataset_dir(key) / "manifest.json").exists() for key in plan.datasets]
     teachers = [(spec.effort, (plan.teacher_dir(key) / "teacher.json").exists()) for key, spec in plan.teachers.items()]
+    units = [
+        (spec.effort, plan.unit(key, unit).exists())
+        for key, spec in (plan.rankings | plan.units).items()
+        for unit in range(plan.unit_counts[key])
+    ]
     images = [(spec.effort, (plan.images_dir(key) / "image_set.json").exists()) for key, spec in plan.images.items()]
     views = [
         (spec.effort, plan.marker(key, view).exists())
@@ -39,6 +44,7 @@ def summarize(plan: Plan) -> list[Line]:
     return [
         Line("datasets", len(datasets), sum(datasets), 0.0),
         _line("teachers", teachers, rates),
+        _line("image units", units, rates),
         _line("image sets", images, rates),
         _line("label views", views, rates),
         _line("training runs", runs, rates),
@@ -59,6 +65,9 @@ def recorded_rates(plan: Plan) -> dict[str, float]:
     work: dict[tuple[str, str], float] = defaultdict(float)
     patterns = [
         (plan.results, "teachers/*/*/timing.json"),
+        (plan.results, "rankings/*/*/timings/*.json"),
+        (plan.results, "units/*/*/timings/*.json"),
+        (plan.results, "statistics/*/*/timing.json"),
         (plan.results, "images/*/*/timing.json"),
         (plan.results, "runs/*/*/*.timing.json"),
         (plan.stores, "*/*/timings/*.json"),

@@ -72,7 +72,9 @@ def _fits(hint: Any, value: Any) -> bool:
     origin = typing.get_origin(hint) or hint
     if origin is Literal:
         return value in typing.get_args(hint)
-    if dataclasses.is_dataclass(origin) or origin is dict:
+    if dataclasses.is_dataclass(origin):
+        return isinstance(value, dict | origin) and (not isinstance(value, dict) or _has_fields(origin, value))
+    if origin is dict:
         return isinstance(value, dict)
     if origin in (tuple, list):
         return isinstance(value, list | tuple)
@@ -81,3 +83,10 @@ def _fits(hint: Any, value: Any) -> bool:
     if origin is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, origin)
+
+
+def _has_fields(cls: Any, value: dict[str, Any]) -> bool:
+    """Whether `value` can be an instance of `cls`: no key too many, none of the required ones missing."""
+    fields = dataclasses.fields(cls)
+    plain = {f.name for f in fields if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING}
+    return plain <= value.keys() <= {f.name for f in fields}

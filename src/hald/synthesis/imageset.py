@@ -5,6 +5,7 @@ Images are class-major: image i belongs to class i // ipc.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import zarr
@@ -29,6 +30,19 @@ class ImageSet:
     def images(self) -> NDArray[np.uint8]:
         """All images, (N, 3, S, S) uint8."""
         return np.asarray(zarr.open_group(self.folder, mode="r")["images"][:])  # type: ignore[index]
+
+    def of_class(self, label: int) -> NDArray[np.uint8]:
+        """The images of one class, (ipc, 3, S, S) uint8."""
+        array = zarr.open_group(self.folder, mode="r")["images"]
+        return np.asarray(array[label * self.ipc : (label + 1) * self.ipc])  # type: ignore[index]
+
+    def losses(self) -> NDArray[np.float32]:
+        """Final loss of every image, (N,); NaN where nothing was optimised or ranked."""
+        return np.asarray(zarr.open_group(self.folder, mode="r")["loss"][:])  # type: ignore[index]
+
+    def record(self) -> dict[str, Any]:
+        """All that image_set.json says."""
+        return dict(read_json(self.folder / "image_set.json"))
 
 
 def open_set(folder: Path) -> ImageSet:

@@ -5,22 +5,26 @@ import numpy as np
 from hald.data.decode import evaluation_image
 from hald.data.reader import open_dataset
 from hald.draws import permutation
-from hald.specs.images import ImagesSpec
-from hald.synthesis.build import Places, Resources, Unit, build_set
+from hald.specs.images import FromDataset, ImagesSpec
+from hald.synthesis.assemble import assemble
+from hald.synthesis.build import Places, Resources, Unit
 
 
 def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
     """Choose `ipc` images of each class in a keyed order; a larger IPC keeps the smaller one's images."""
+    source = spec.source
+    assert isinstance(source, FromDataset)
     dataset = open_dataset(places.dataset)
 
     def make(label: int) -> Unit:
         members = dataset.train.of_class(label)
-        chosen = members[permutation("real", spec.seed, label, len(members))[: spec.ipc]]
+        chosen = members[permutation("real", source.seed, label, len(members))[: spec.ipc]]
         images = [
-            evaluation_image(dataset.train.read(int(i)), spec.size, spec.resize, f"training image {i}") for i in chosen
+            evaluation_image(dataset.train.read(int(i)), spec.size, source.resize, f"training image {i}")
+            for i in chosen
         ]
         return Unit(
             np.stack(images).transpose(0, 3, 1, 2), np.full(spec.ipc, np.nan, dtype=np.float32)
         )  # nothing is optimised
 
-    build_set(spec, dataset, places, resources.device.type, make)
+    assemble(spec, dataset, places, resources, make)

@@ -1,0 +1,40 @@
+"""Image sets of optimised units (SRe2L, LPLD, FADRM)."""
+
+import functools
+
+import numpy as np
+
+from hald.data.reader import open_dataset
+from hald.specs.images import FromUnits, ImagesSpec
+from hald.synthesis.assemble import assemble
+from hald.synthesis.build import Places, Resources, Unit
+from hald.synthesis.units import Arrays, load_unit, require_digest
+
+
+def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
+    """Put finished units together, class by class."""
+    folder, source = places.made_from, spec.source
+    assert folder is not None
+    assert isinstance(source, FromUnits)
+    dataset = open_dataset(places.dataset)
+
+    @functools.lru_cache(maxsize=spec.ipc)  # classes of one chunk share their units
+    def read(unit: int) -> Arrays:
+        arrays = load_unit(folder, unit)
+        require_digest(arrays, dataset.digest, f"unit {unit} of {folder}")
+        return arrays
+
+    def make(label: int) -> Unit:
+        rows = [(read(unit), row) for unit, row in rows_of_class(spec, source.batch, label)]
+        images = np.stack([arrays["images"][row] for arrays, row in rows])
+        return Unit(images, np.array([arrays["loss"][row] for arrays, row in rows], dtype=np.float32))
+
+    assemble(spec, dataset, places, resources, make)
+
+
+def rows_of_class(spec: ImagesSpec, batch: int, label: int) -> list[tuple[int, int]]:
+    """(unit, row) of every image of a class, in order of the image index; `batch` classes make a chunk."""
+    if spec.method == "lpld":  # a unit is a class
+        return [(label, k) for k in range(spec.ipc)]
+    chunks = -(-spec.classes // batch)
+    return [(k * chunks + label // batch, label % batch) for k in range(spec.ipc)]

@@ -1,0 +1,114 @@
+"""Optimised units: what SRe2L, LPLD and FADRM have in common around the loop."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from hald.data.reader import PreparedDataset, open_dataset
+from hald.draws import generator
+from hald.errors import UserError
+from hald.jobs import log
+from hald.provenance import require_same_data
+from hald.specs.images import UnitsSpec
+from hald.synthesis.build import Resources
+from hald.synthesis.matching import Matcher, bn_layers
+from hald.synthesis.optimise import Problem, Teachers, make_teachers, optimise
+from hald.synthesis.units import Arrays, compute_units
+from hald.teacher import load_teacher
+from hald.views import normalize
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where units come from and go to."""
+
+    dataset: Path
+    teachers: list[Path]
+    made_from: Path | None  # ranking (patches) or class statistics (LPLD)
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What every unit of a job needs, loaded once."""
+
+    spec: UnitsSpec
+    dataset: PreparedDataset
+    made_from: Path | None
+    teachers: Teachers
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    device: torch.device
+
+
+Method = Callable[[Bench], Callable[[int], list[Problem]]]
+
+
+def recover(spec: UnitsSpec, method: Method, places: Places, units: range, resources: Resources) -> None:
+    """Compute those of `units` that are missing. `method` turns a unit's number into what is to be optimised."""
+    bench = make_bench(spec, places, len(units), resources)
+    problems = method(bench)
+
+    def make(unit: int) -> Arrays:
+        parts = [_finished(bench, problem) for problem in problems(unit)]
+        images, loss = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+        return {"images": images, "loss": loss, "dataset_digest": np.array(bench.dataset.digest)}
+
+    compute_units(places.folder, units, make, spec.effort, resources.device)
+
+
+def make_bench(spec: UnitsSpec, places: Places, units: int, resources: Resources) -> Bench:
+    """Load dataset and teachers, after checking that they belong together."""
+    dataset, device = open_dataset(places.dataset), resources.device
+    matchers, statistics = [], []
+    for folder in places.teachers:
+        model, record = load_teacher(folder, dataset.classes, resources.floor, device)
+        require_same_data(record["dataset_digest"], f"teacher {folder}", dataset.digest, str(places.dataset))
+        if not bn_layers(model):
+            log.info("%s has no BN layers: its iterations have no BN term", record["arch"])
+        matchers.append(Matcher(model.to(memory_format=torch.channels_last), spec.recover.first_bn))
+        statistics.append((tuple(record["mean"]), tuple(record["std"])))
+    if not any(bn_layers(matcher.model) for matcher in matchers):
+        raise UserError(f"{spec.method} matches BN statistics, and {spec.arch} has no BN layers; name another teacher")
+    iterations = units * sum(spec.recover.budgets)
+    teachers = make_teachers(matchers, spec.recover, statistics[0], device, iterations)
+    return Bench(spec, dataset, places.made_from, teachers, *statistics[0], device)
+
+
+def of_unit(bench: Bench, unit: int) -> tuple[int, Tensor]:
+    """Image index and classes of unit k * chunks + c (SRe2L, FADRM)."""
+    image, chunk = divmod(unit, bench.spec.chunks)
+    first = chunk * bench.spec.batch
+    return image, torch.arange(first, min(first + bench.spec.batch, bench.spec.classes), device=bench.device)
+
+
+def gaussian(seed: int, counter: int, shape: tuple[int, ...], device: torch.device) -> Tensor:
+    """Standard normal noise by address."""
+    noise = generator("recover-start", seed, counter).standard_normal(shape, dtype=np.float32)
+    return torch.from_numpy(noise).to(device)
+
+
+def _finished(bench: Bench, problem: Problem) -> tuple[Tensor, Tensor]:
+    """Optimise one batch: 8-bit images, and each one's final classification loss."""
+    pixels = to_pixels(optimise(bench.spec.recover, bench.teachers, problem), bench.mean, bench.std)
+    return pixels, final_loss(bench, pixels, problem.labels)
+
+
+def to_pixels(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """Normalised images -> uint8, rounded (the released code truncates, half a grey level too dark)."""
+    shape = (1, -1, 1, 1)
+    grey = x * x.new_tensor(std).view(shape) + x.new_tensor(mean).view(shape)
+    return grey.mul(255).round().clamp(0, 255).to(torch.uint8)
+
+
+@torch.no_grad()
+def final_loss(bench: Bench, pixels: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy of each 8-bit image as a whole, (n,); the mean over the teachers."""
+    x = normalize(pixels / 255, bench.mean, bench.std).contiguous(memory_format=torch.channels_last)
+    losses = [F.cross_entropy(matcher(x)[0], labels, reduction="none") for matcher in bench.teachers.matchers]
+    return torch.stack(losses).mean(dim=0)

@@ -1,0 +1,152 @@
+"""LPLD's class-wise BN statistics: mean and variance of every BN input over the training images of each class.
+
+One pass over the training set with training augmentation, the teacher in eval mode. `exact` adds up count, sum and sum
+of squares in float64. `ema0.1` follows the released code: from mean 0 and variance 1, class statistic <- 0.9 of itself
++ 0.1 of the class's mean and biased variance in the batch, which remembers only the last few batches of a class.
+"""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from hald.data.crops import CropRequest, Crops
+from hald.data.reader import PreparedDataset, open_dataset
+from hald.draws import permutation, uniforms
+from hald.errors import UserError
+from hald.files import read_json, write_atomic, write_json
+from hald.jobs import Progress, StopRequest, write_timing
+from hald.provenance import require_same_classes, require_same_data
+from hald.specs.base import to_dict
+from hald.specs.images import StatisticsSpec
+from hald.synthesis.build import Resources
+from hald.synthesis.matching import Targets, bn_layers
+from hald.teacher import load_teacher
+from hald.views import CROP_WIDTH, normalize
+
+MOMENTUM = 0.1
+
+
+class ClassMoments:
+    """Per-class moments of one BN layer's input, filled batch by batch."""
+
+    def __init__(self, classes: int, channels: int, kind: str, device: torch.device) -> None:
+        self.kind, self.classes = kind, classes
+        self.count = torch.zeros(classes, dtype=torch.float64, device=device)
+        self.sum = torch.zeros(classes, channels, dtype=torch.float64, device=device)
+        self.square = torch.zeros_like(self.sum)
+        self.mean, self.var = torch.zeros_like(self.sum), torch.ones_like(self.sum)  # of the moving average
+
+    def add(self, x: Tensor, labels: Tensor) -> None:
+        """Add a batch: BN inputs (n, C, H, W) of images with `labels` (n,)."""
+        count = torch.zeros_like(self.count).index_add_(0, labels, torch.ones_like(labels, dtype=torch.float64))
+        count *= x[0, 0].numel()
+        total = torch.zeros_like(self.sum).index_add_(0, labels, x.sum(dim=(2, 3), dtype=torch.float64))
+        square = torch.zeros_like(self.sum).index_add_(
+            0, labels, x.float().square().sum(dim=(2, 3), dtype=torch.float64)
+        )
+        if self.kind == "exact":
+            self.count += count
+            self.sum += total
+            self.square += square
+            return
+        seen = (count > 0)[:, None]
+        mean, var = _moments(count, total, square)
+        self.mean = torch.where(seen, (1 - MOMENTUM) * self.mean + MOMENTUM * mean, self.mean)
+        self.var = torch.where(seen, (1 - MOMENTUM) * self.var + MOMENTUM * var, self.var)
+
+    def result(self) -> tuple[Tensor, Tensor]:
+        """Mean and biased variance of every class, (classes, C) float32 each."""
+        found = _moments(self.count, self.sum, self.square) if self.kind == "exact" else (self.mean, self.var)
+        return found[0].float(), found[1].float()
+
+
+def _moments(count: Tensor, total: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
+    mean = total / count.clamp(min=1)[:, None]
+    return mean, (square / count.clamp(min=1)[:, None] - mean.square()).clamp(min=0)
+
+
+@torch.inference_mode()
+def collect(
+    spec: StatisticsSpec,
+    dataset: PreparedDataset,
+    model: nn.Module,
+    statistics: tuple[tuple[float, ...], tuple[float, ...]],
+    resources: Resources,
+) -> list[tuple[Tensor, Tensor]]:
+    """One pass over the training set: mean and variance (classes, channels) of every BN layer's input."""
+    device, count = resources.device, len(dataset.train)
+    order = permutation("statistics-order", spec.seed, 0, count)
+    draws = uniforms("statistics-crops", spec.seed, 0, count, CROP_WIDTH + 1)
+    requests = [
+        CropRequest(order[i : i + spec.batch], d[:, :CROP_WIDTH], d[:, CROP_WIDTH] < spec.flip)
+        for i in range(0, count, spec.batch)
+        for d in [draws[i : i + spec.batch]]
+    ]
+    labels = torch.from_numpy(dataset.train.labels).to(device)
+    layers = bn_layers(model)
+    found = [ClassMoments(spec.classes, layer.num_features, spec.kind, device) for layer in layers]
+    now: list[Tensor] = []
+    for layer, moments in zip(layers, found, strict=True):
+        layer.register_forward_pre_hook(lambda _, inputs, m=moments: m.add(inputs[0], now[0]))
+    crops = Crops(dataset.train, spec.size, spec.scale, spec.ratio, resources.workers, device)
+    progress = Progress(len(requests), "batches")
+    with StopRequest() as stop:
+        for request, pixels in zip(requests, crops.batches(requests), strict=True):
+            stop.check()
+            now[:] = [labels[torch.from_numpy(request.index).to(device)]]
+            model(normalize(pixels, *statistics).contiguous(memory_format=torch.channels_last))
+            progress.step()
+    return [moments.result() for moments in found]
+
+
+def make_statistics(
+    spec: StatisticsSpec, dataset_folder: Path, teacher_folder: Path, folder: Path, resources: Resources
+) -> None:
+    """Write statistics.safetensors and, last, statistics.json into `folder`."""
+    start = time.monotonic()
+    dataset = open_dataset(dataset_folder)
+    model, record = load_teacher(teacher_folder, dataset.classes, resources.floor, resources.device)
+    require_same_data(record["dataset_digest"], f"teacher {teacher_folder}", dataset.digest, str(dataset_folder))
+    if not bn_layers(model):
+        raise UserError(f"LPLD needs BN statistics, and {record['arch']} has no BN layers; name another teacher")
+    found = collect(spec, dataset, model, (record["mean"], record["std"]), resources)
+    tensors = {
+        f"{i}.{name}": t.cpu() for i, pair in enumerate(found) for name, t in zip(("mean", "var"), pair, strict=True)
+    }
+    write_atomic(folder / "statistics.safetensors", lambda temporary: save_file(tensors, temporary))
+    about = {
+        "format": 1,
+        "classes": dataset.classes,
+        "dataset_digest": dataset.digest,
+        "teacher": record["sha256"],
+        "layers": len(found),
+        "per_class": np.bincount(dataset.train.labels, minlength=len(dataset.classes)).tolist(),
+        "spec": to_dict(spec),
+    }
+    write_timing(folder / "timing.json", time.monotonic() - start, resources.device.type, *spec.effort)
+    write_json(folder / "statistics.json", about)
+
+
+@dataclass(frozen=True)
+class ClassStatistics:
+    """Finished statistics on a device: per layer, mean and variance (classes, channels)."""
+
+    layers: list[tuple[Tensor, Tensor]]
+
+    def of_class(self, label: int) -> Targets:
+        """Targets of one class."""
+        return [(mean[label], var[label]) for mean, var in self.layers]
+
+
+def load_statistics(folder: Path, dataset: PreparedDataset, device: torch.device) -> ClassStatistics:
+    """Read finished statistics of this dataset."""
+    about = read_json(folder / "statistics.json")
+    require_same_classes(about["classes"], f"statistics {folder}", dataset.classes, "the dataset", f"Remove {folder}.")
+    require_same_data(about["dataset_digest"], f"statistics {folder}", dataset.digest, "the dataset")
+    tensors = load_file(folder / "statistics.safetensors", device=str(device))
+    return ClassStatistics([(tensors[f"{i}.mean"], tensors[f"{i}.var"]) for i in range(about["layers"])])

@@ -1,0 +1,205 @@
+"""Image sets in the plan: presets, keys, job counts, and settings that are refused."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from PIL import Image
+
+from conftest import ROOT, TINY_DEMO
+from hald.errors import UserError
+from hald.plan import Plan, make_plan
+from hald.plan.jobs import RuleJobs
+from hald.specs.images import FromUnits, Lpld
+
+PRESETS = yaml.safe_load((ROOT / "config/presets.yaml").read_text())
+DATASETS = ("imagenet1k", "tiny_imagenet", "cifar100", "imagewoof", "imagenette")
+ARCHES = ("resnet18", "mobilenet_v2", "shufflenet_v2", "alexnet", "densenet121")
+
+
+class Wildcards(dict):  # type: ignore[type-arg]
+    __getattr__ = dict.__getitem__
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "config/experiments").mkdir(parents=True)
+    for name in ("datasets.yaml", "presets.yaml"):
+        (tmp_path / "config" / name).write_text((ROOT / "config" / name).read_text())
+    (tmp_path / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
+    return tmp_path
+
+
+def planned(root: Path, images: dict[str, object], dataset: str = "digits", ipc: int = 2) -> Plan:
+    """A plan with one image set, named x."""
+    content = yaml.safe_load(TINY_DEMO)
+    content |= {"dataset": dataset, "images": {"x": images}}
+    content["teachers"] |= {name: {"arch": f"torchvision/{name}", "recipe": {"crop": "resized"}} for name in ARCHES}
+    content["tables"] = {"main": content["tables"]["main"] | {"images": ["x"], "ipc": [ipc], "slc": [ipc]}}
+    (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    return make_plan({"experiments": ["tiny"]}, root)
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_every_preset_makes_a_plan_of_its_dataset(root: Path, name: str) -> None:
+    method, _, dataset = name.partition("/")
+    dataset = dataset.removesuffix("-ipc1")
+    plan = planned(root, {"preset": name}, dataset, ipc=1 if name.endswith("-ipc1") else 10)
+    (images,) = plan.images.values()
+    assert images.method == {"sre2l++": "sre2l", "fadrm+": "fadrm"}.get(method, method)
+    assert len(images.teachers) == (len(PRESETS[name].get("teachers", [1])))
+    for units in plan.units.values():
+        assert units.recover.sizes[-1] == plan.datasets[units.dataset].size
+        assert units.batch >= min(units.classes, 100) or isinstance(units.own, Lpld)
+
+
+def test_every_method_has_a_preset_for_every_dataset() -> None:
+    wanted = {
+        f"{method}/{dataset}"
+        for method in ("sre2l", "sre2l++", "lpld", "rded", "fadrm", "fadrm+")
+        for dataset in DATASETS
+    }
+    assert wanted <= set(PRESETS)
+
+
+# Spot checks against methods.md 2.2, 2.3 and 2.5.
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("sre2l/imagenet1k", (0.25, (4000,), 0.01, (0, 32), True, 100)),
+        ("sre2l/tiny_imagenet", (0.1, (4000,), 1.0, (-4, 4), True, 100)),
+        ("sre2l/cifar100", (0.25, (1000,), 0.01, (0, 4), False, 100)),
+        ("lpld/tiny_imagenet", (0.1, (4000,), 0.05, (-4, 4), True, 100)),
+        ("fadrm/tiny_imagenet", (0.01, (500, 500), 0.01, (0, 4), True, 100)),
+        ("fadrm/imagenette", (0.05, (500,) * 4, 0.01, (0, 32), True, 10)),
+    ],
+)
+def test_published_values(root: Path, name: str, values: tuple[object, ...]) -> None:
+    (units,) = planned(root, {"preset": name}, name.partition("/")[2]).units.values()
+    r = units.recover
+    assert (r.lr, r.budgets, r.r_bn, r.roll, r.crop, units.batch) == values
+
+
+def test_a_key_beside_the_preset_wins(root: Path) -> None:
+    plan = planned(root, {"preset": "fadrm/cifar100", "recover": {"lr": 0.5}}, "cifar100")
+    (units,) = plan.units.values()
+    assert (units.recover.lr, units.recover.r_bn, units.recover.sizes) == (0.5, 0.01, (32,) * 4)
+    with pytest.raises(UserError, match="no preset 'fadrm/cifar10'.*Did you mean 'fadrm/cifar100'"):
+        planned(root, {"preset": "fadrm/cifar10"}, "cifar100")
+
+
+def test_units_do_not_depend_on_the_ipc_where_images_do_not(root: Path) -> None:
+    ten, fifty = (planned(root, {"preset": "fadrm/cifar100"}, "cifar100", ipc) for ipc in (10, 50))
+    assert set(ten.units) == set(fifty.units)
+    assert set(ten.images).isdisjoint(fifty.images)
+    assert (*ten.unit_counts.values(),) == (100, 10)  # classes of the ranking, chunks x images
+    ten, fifty = (planned(root, {"preset": "lpld/cifar100"}, "cifar100", ipc) for ipc in (10, 50))
+    assert set(ten.units).isdisjoint(fifty.units)
+    assert set(ten.statistics) == set(fifty.statistics)
+
+
+def test_rded_patches_and_fadrm_share_one_ranking(root: Path) -> None:
+    rankings = {key for m in ("rded", "patches", "fadrm") for key in planned(root, {"method": m}).rankings}
+    rankings |= set(planned(root, {"method": "sre2l", "init": "patches"}).rankings)
+    assert len(rankings) == 1
+
+
+@pytest.mark.parametrize(
+    ("method", "option", "others"),
+    [
+        ("fadrm", {"alpha": 0.3}, ("sre2l", "lpld", "rded", "patches", "real")),
+        ("lpld", {"bn_stats": "ema0.1"}, ("sre2l", "fadrm", "rded", "patches", "real")),
+        ("sre2l", {"init": "patches"}, ("lpld", "fadrm", "rded", "patches", "real")),
+        ("patches", {"difficulty": "easy"}, ("lpld", "rded", "real")),
+        ("rded", {"num_crop": 2}, ("sre2l", "lpld", "real")),
+        ("sre2l", {"recover": {"lr": 0.3}}, ("rded", "patches", "real")),
+    ],
+)
+def test_an_option_moves_only_the_methods_that_have_it(
+    root: Path, method: str, option: dict[str, object], others: tuple[str, ...]
+) -> None:
+    assert set(planned(root, {"method": method}).images) != set(planned(root, {"method": method} | option).images)
+    for other in others:
+        assert set(planned(root, {"method": other}).images) == set(planned(root, {"method": other} | option).images)
+
+
+def jobs_of(plan: Plan) -> int:
+    """Jobs behind the image set when nothing exists."""
+    jobs = RuleJobs(plan, "plan.json")
+    ((key, spec),) = plan.images.items()
+    count = len(jobs.synthesize_inputs(Wildcards(images=plan.slugs[key])))
+    if isinstance(spec.source, FromUnits):
+        first = Wildcards(units=plan.slugs[spec.source.units], unit="00009")
+        count += len(jobs.recover_inputs(first))
+    return count
+
+
+@pytest.mark.parametrize("method", ["sre2l", "sre2l++", "lpld", "rded", "fadrm", "fadrm+"])
+def test_imagenet_at_ipc_50_is_hundreds_of_jobs_at_most(root: Path, method: str) -> None:
+    count = jobs_of(planned(root, {"preset": f"{method}/imagenet1k"}, "imagenet1k", 50))
+    assert 50 <= count <= 300
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        ({"method": "fadrm", "recover": {"sizes": [24, 32], "budgets": [5]}}, "has 2 sizes and 1 budgets"),
+        (
+            {"method": "fadrm", "recover": {"sizes": [32, 24], "budgets": [5, 5]}},
+            "ends with images of 24 pixels, the dataset has 32",
+        ),
+        ({"method": "fadrm", "recover": {"sizes": [0, 32], "budgets": [5, 5]}}, "0 is less than the minimum of 1"),
+        ({"method": "fadrm", "recover": {"budgets": [5, 0]}}, "0 is less than the minimum of 1"),
+        ({"method": "sre2l", "recover": {"budgets": [5, 5]}}, "has 2 budgets, but sre2l has one stage"),
+        ({"method": "lpld", "teachers": ["resnet10", "resnet18"]}, "has 2 teachers, but lpld uses one"),
+        ({"method": "fadrm", "mipc": 1}, "looks at mipc = 1 images per class, but IPC 2"),
+        ({"method": "sre2l", "recover": {"roll": [4, 0]}}, "has recover.roll .4, 0.; write the smaller value first"),
+        ({"method": "external"}, "has method external and path None; give both or neither"),
+        ({"method": "real", "path": "/x"}, "give both or neither"),
+        ({"method": "rded", "factor": 40, "mipc": 9999}, "has factor 40, more than the 32 pixels"),
+        ({"method": "sre21"}, "'sre21' is not one of"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(root: Path, images: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        planned(root, images)
+
+
+def test_teachers_of_one_set_are_fed_alike(root: Path) -> None:
+    content = yaml.safe_load(TINY_DEMO)
+    content["teachers"]["other"] = content["teachers"]["resnet10"] | {"mean": [0.1, 0.1, 0.1]}
+    content["images"]["rded"] = {"method": "fadrm", "teachers": ["resnet10", "other"]}
+    (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UserError, match="different `mean` or `std`"):
+        make_plan({"experiments": ["tiny"]}, root)
+
+
+def test_real_images_that_a_class_must_have(root: Path) -> None:
+    for images, needed in (({"method": "fadrm", "factor": 2}, 8), ({"method": "real"}, 2), ({"method": "sre2l"}, 0)):
+        (dataset,) = planned(root, images).datasets.values()
+        assert dataset.per_class == needed
+
+
+def test_the_content_of_a_foreign_folder_is_part_of_the_key(root: Path) -> None:
+    (root / "out/0").mkdir(parents=True)
+    Image.new("RGB", (32, 32)).save(root / "out/0/a.png")
+    images = {"method": "external", "path": str(root / "out")}
+    before = set(planned(root, images).images)
+    assert set(planned(root, images).images) == before
+    Image.new("RGB", (32, 32), "red").save(root / "out/0/a.png")
+    assert set(planned(root, images).images) != before
+
+
+def test_labels_of_optimised_images_use_batch_statistics(root: Path) -> None:
+    modes = {
+        m: next(iter(planned(root, {"method": m}).labels.values())).bn_mode
+        for m in ("sre2l", "lpld", "fadrm", "rded", "patches", "real")
+    }
+    assert modes == {
+        "sre2l": "batch",
+        "lpld": "batch",
+        "fadrm": "batch",
+        "rded": "running",
+        "patches": "running",
+        "real": "running",
+    }
