@@ -24,6 +24,7 @@ from torchvision.transforms.v2 import functional as tv
 
 from hald.files import write_json, write_text
 from hald.models.build import build_model
+from hald.models.layout import laid_out
 from hald.provenance import versions
 from hald.specs.images import Recover
 from hald.synthesis.jitter import Jitter, draw_jitter, matrices
@@ -89,7 +90,7 @@ class Ours:
     """The step of hald.synthesis.optimise, taken apart so that it can take turns."""
 
     def __init__(self, arch: str, start: Tensor, labels: Tensor, jitter: Jitter, compiled: bool = False) -> None:
-        model = network(arch).to(memory_format=torch.channels_last)
+        model = laid_out(network(arch), torch.device("cpu"))
         self.objective = objective(Matcher(model, SETTINGS.first_bn), SETTINGS)
         if compiled:
             self.objective = torch.compile(self.objective, dynamic=False)
@@ -115,7 +116,7 @@ class Bare:
     """The network's own forward and backward pass, in our memory layout."""
 
     def __init__(self, arch: str, start: Tensor, labels: Tensor) -> None:
-        self.model = network(arch).to(memory_format=torch.channels_last)
+        self.model = laid_out(network(arch), torch.device("cpu"))
         self.x = start.clone(memory_format=torch.channels_last).requires_grad_()
         self.labels = labels
 

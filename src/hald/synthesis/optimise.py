@@ -79,7 +79,7 @@ def objective(matcher: Matcher, settings: Recover) -> Objective:
     """The loss of one iteration with one teacher: (images, rows, columns, labels) -> scalar."""
 
     def loss(x: Tensor, rows: Tensor, columns: Tensor, labels: Tensor) -> Tensor:
-        view = view_of(x, rows, columns).contiguous(memory_format=torch.channels_last)
+        view = view_of(x, rows, columns)
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=settings.amp and x.device.type == "cuda"):
             logits, term = matcher(view)
         total = F.cross_entropy(logits, labels) + settings.r_bn * term

@@ -71,7 +71,7 @@ def make_bench(spec: UnitsSpec, places: Places, units: int, resources: Resources
         require_same_data(record["dataset_digest"], f"teacher {folder}", dataset.digest, str(places.dataset))
         if not bn_layers(model):
             log.info("%s has no BN layers: its iterations have no BN term", record["arch"])
-        matchers.append(Matcher(model.to(memory_format=torch.channels_last), spec.recover.first_bn))
+        matchers.append(Matcher(model, spec.recover.first_bn))
         statistics.append((tuple(record["mean"]), tuple(record["std"])))
     if not any(bn_layers(matcher.model) for matcher in matchers):
         raise UserError(f"{spec.method} matches BN statistics, and {spec.arch} has no BN layers; name another teacher")
@@ -109,6 +109,6 @@ def to_pixels(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Ten
 @torch.no_grad()
 def final_loss(bench: Bench, pixels: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy of each 8-bit image as a whole, (n,); the mean over the teachers."""
-    x = normalize(pixels / 255, bench.mean, bench.std).contiguous(memory_format=torch.channels_last)
+    x = normalize(pixels / 255, bench.mean, bench.std)
     losses = [F.cross_entropy(matcher(x)[0], labels, reduction="none") for matcher in bench.teachers.matchers]
     return torch.stack(losses).mean(dim=0)

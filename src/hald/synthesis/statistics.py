@@ -99,7 +99,7 @@ def collect(
         for request, pixels in zip(requests, crops.batches(requests), strict=True):
             stop.check()
             now[:] = [labels[torch.from_numpy(request.index).to(device)]]
-            model(normalize(pixels, *statistics).contiguous(memory_format=torch.channels_last))
+            model(normalize(pixels, *statistics))
             progress.step()
     return [moments.result() for moments in found]
 
