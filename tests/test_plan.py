@@ -17,6 +17,7 @@ from hald.plan import Plan, make_plan
 from hald.plan.arithmetic import missing_blocks, pool_size
 from hald.plan.config import load_config, read_yaml
 from hald.plan.jobs import RuleJobs
+from hald.plan.paper import PLACE, read_paper
 from hald.plan.protocol import Where, protocol, stages_of
 from hald.plan.published import Published, Setting, read_published
 from hald.plan.settings import Adaptive, Evaluation
@@ -24,6 +25,7 @@ from hald.plan.summary import report
 from hald.specs.base import from_dict, to_dict
 from hald.specs.labels import LabelsSpec
 from hald.specs.run import Stage
+from hald.specs.table import Printed
 
 
 @pytest.fixture
@@ -367,10 +369,92 @@ def test_a_table_asks_only_for_blocks_that_it_needs(root: Path) -> None:
         jobs.evaluate(Wildcards(run="digits/old_0123456789", seed="1"))
 
 
-def test_two_experiments_may_not_define_one_table(root: Path) -> None:
-    (root / "config/experiments/tiny2.yaml").write_text(TINY_DEMO)
-    with pytest.raises(UserError, match="table 'main' is defined by two"):
-        make_plan({"experiments": ["tiny", "tiny2"]}, root)
+def test_one_table_of_two_experiments(root: Path) -> None:
+    """The same cells are there once, others are added, contradictions are refused."""
+    other = root / "config/experiments/tiny2.yaml"
+    other.write_text(TINY_DEMO)
+    both = {"experiments": ["tiny", "tiny2"]}
+    assert make_plan(both, root).tables == tiny(root).tables
+    other.write_text(TINY_DEMO.replace("images: [rded], ipc: [2], slc: [4]", "images: [rded], ipc: [2], slc: [6]"))
+    assert [cell.row for cell in make_plan(both, root).tables["main"].cells] == [("rded", "4")] * 2 + [
+        ("rded", "6")
+    ] * 2
+    other.write_text(TINY_DEMO.replace("caption: small", "caption: other"))
+    with pytest.raises(UserError, match="with caption 'small' and 'other'"):
+        make_plan(both, root)
+    other.write_text(
+        TINY_DEMO.replace("hald: {order: soft-hard-soft, epochs: 4", "hald: {order: soft-hard-soft, epochs: 6")
+    )
+    with pytest.raises(UserError, match="different runs into one cell"):
+        make_plan(both, root)
+
+
+def test_a_table_of_several_grids(root: Path) -> None:
+    """Like the paper's main table: everything Soft-Only, and one column of HALD."""
+    grids = [{"evaluations": ["soft_only"]}, {"images": ["rded"], "evaluations": ["hald"], "label": "Ours"}]
+    table = {"images": ["rded", "real"], "sli": [1, 2], "ipc": [2, 3], "rows": ["ipc"], "columns": ["sli", "label"]}
+    plan = _with_table(root, table | {"grids": grids})
+    cells = plan.tables["main"].cells
+    assert len(cells) == 2 * 2 * 3
+    assert {cell.column for cell in cells} == {(sli, name) for sli in "12" for name in ("rded", "real", "Ours")}
+    ours = next(plan.runs[cell.run] for cell in cells if cell.row == ("3",) and cell.column == ("2", "Ours"))
+    assert (ours.ipc, ours.slc, len(ours.stages)) == (3, 6, 3)
+
+
+def _with_table(root: Path, table: dict[str, Any]) -> Plan:
+    content = yaml.safe_load(TINY_DEMO)
+    content["tables"] = {"main": {"caption": "x", "students": ["resnet10"], "seeds": 1} | table}
+    (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    return tiny(root)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"images": ["rded"], "ipc": [2], "evaluations": ["hald"]}, "needs `slc` .* or `sli`"),
+        ({"images": ["rded"], "ipc": [2], "slc": [2], "sli": [1], "evaluations": ["hald"]}, "one of the two"),
+        ({"images": ["rded"], "ipc": [2], "slc": [2]}, "has no `evaluations`"),
+        ({"images": ["rded"], "ipc": [2, 3], "slc": [2], "evaluations": ["hald"]}, "2 and 3 of 'ipc' in one cell"),
+        (
+            {"images": ["rded"], "ipc": [2], "slc": [2], "evaluations": ["hald"], "rows": ["image"]},
+            "shows 'image'. Did",
+        ),
+    ],
+)
+def test_tables_that_make_no_sense_are_refused(root: Path, table: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        _with_table(root, table)
+
+
+def test_printed_numbers_against_the_paper() -> None:
+    """A handful typed by hand from the paper's tables."""
+    paper = read_paper(ROOT)
+    counted = {name: len(cells) for name, cells in paper.cells.items()}
+    assert counted["tab8_main_ablation"] == 192
+    assert counted["tab18_more_ablation"] == 128
+
+    def printed(table: str, *place: object) -> Printed:
+        found = paper.printed(table, dict(zip(PLACE, place, strict=True)))
+        assert found is not None
+        return found
+
+    tiny, imagenet = ("tab1_main_tiny_imagenet", "tiny_imagenet"), ("tab2_main_imagenet1k", "imagenet1k")
+    cifar = ("tab6_more_datasets", "cifar100")
+    assert printed(*tiny, "fadrm", "hald", "resnet18", 10, 20).value == 22.8
+    assert printed(*tiny, "sre2l", "soft_only", "resnet18", 10, 10).value == 8.3
+    assert printed(*imagenet, "fadrm", "hald", "resnet18", 50, 250).value == 49.5
+    assert printed(*cifar, "fadrm", "soft_only", "resnet18", 10, 10).value == 10.6
+    assert printed(*cifar, "fadrm", "hald", "resnet18", 10, 10).value == 21.0
+    assert printed("tab19_adaptive", "cifar100", "fadrm", "hald_adaptive", "resnet18", 10, 20).value == 25.8
+    assert printed("tab7_soft_phase_length", "imagenet1k", "fadrm", "hald_soft200", "resnet18", 10, 100).value == 35.6
+    copied = printed(*imagenet, "lpld", "soft_only", "resnet18", 10, 100)
+    assert (copied.value, copied.dagger) == (23.1, True)
+    content = read_yaml(ROOT / "config/paper/tables.yaml")
+    assert sum(len(table["records"]) for table in content.values()) == 595
+    assert sorted({table["number"] for table in content.values() if "number" in table}) == [
+        *range(1, 17),
+        *range(18, 22),
+    ]
 
 
 def test_values_from_the_command_line_are_typed(root: Path) -> None:

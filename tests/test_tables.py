@@ -2,13 +2,14 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from hald.files import write_json
-from hald.specs.table import Cell, TableSpec
+from hald.specs.table import Cell, Printed, TableSpec
 from hald.tables import cell_rows, to_html, to_latex, to_markdown, write_table
 
 TABLE = TableSpec(
@@ -53,6 +54,29 @@ def test_markdown_marks_the_best_and_shows_what_is_missing(folders: dict[str, Pa
     assert "| images | slc | soft_only | hald |" in lines
     assert "| rded | 10 | 15.0 ± 7.1 | **41.0 ± 1.4** |" in lines
     assert "| real | 10 | 30.0 (1/2 seeds) | – |" in lines
+
+
+def test_the_papers_numbers_stand_beside_ours(folders: dict[str, Path]) -> None:
+    printed = {
+        "a": Printed(14.0, 0.2, False, (), ()),
+        "b": Printed(43.5, None, True, ("ipc",), ("table 8 prints 43.6",)),
+        "d": Printed(50.0, None, False, (), ("whole label epochs give SLC 8",)),
+    }
+    cells = tuple(replace(cell, paper=printed.get(cell.run[0])) for cell in TABLE.cells)
+    table = replace(TABLE, cells=cells, number=2)
+    rows = cell_rows(table, folders)
+    assert rows["difference"].tolist()[:2] == [1.0, -2.5]
+    assert pd.isna(rows["difference"][3])
+    assert rows["paper_notes"][1] == "table 8 prints 43.6"
+    text = to_markdown(table, rows)
+    assert "| rded | 10 | 15.0 ± 7.1 [14, +1.0] | **41.0 ± 1.4** [43.5†°*, -2.5] |" in text
+    assert "| real | 10 | 30.0 (1/2 seeds) | – [50*] |" in text
+    assert "table 2 of the paper" in text
+    assert "* rded 10 hald: table 8 prints 43.6." in text
+    assert "* real 10 hald: whole label epochs give SLC 8." in text
+    assert "does not print ipc" in text
+    assert r"[43.5$^\dagger$$^\circ$$^\ast$, -2.5]" in to_latex(table, rows)
+    assert "[43.5†°*, -2.5]" in to_html(table, rows)
 
 
 def test_a_removed_record_becomes_a_dash(folders: dict[str, Path]) -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from hald.errors import UserError
 from hald.files import read_json, write_text
-from hald.specs.table import TableSpec
+from hald.specs.table import Printed, TableSpec
 
 DASH = "–"
 
@@ -25,6 +25,14 @@ class Value:
     wanted: int
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A cell as it is printed: our value (None: no run yet) and the paper's."""
+
+    ours: Value | None
+    paper: Printed | None
+
+
 def cell_rows(table: TableSpec, folders: dict[str, Path]) -> pd.DataFrame:
     """One row per cell (long form): place, run, mean, std, number of seeds, label bytes, effective SLC."""
     rows = []
@@ -35,8 +43,24 @@ def cell_rows(table: TableSpec, folders: dict[str, Path]) -> pd.DataFrame:
             if (path := folders[cell.run] / f"seed-{seed}.json").is_file()
         ]
         place = dict(zip(table.rows + table.columns, cell.row + cell.column, strict=True))
-        rows.append(place | _summary(records) | {"seeds_planned": table.seeds, "run": folders[cell.run].name})
+        ours = _summary(records)
+        facts = {"seeds_planned": table.seeds, "run": folders[cell.run].name}
+        rows.append(place | ours | _beside(cell.paper, ours["top1_mean"]) | facts)
     return pd.DataFrame(rows)
+
+
+def _beside(paper: Printed | None, ours: float | None) -> dict[str, Any]:
+    """The paper's number of a cell, the difference to ours, and what has to be said about it."""
+    if paper is None:
+        return dict.fromkeys(("paper", "paper_std", "difference", "paper_copied", "paper_inferred", "paper_notes"))
+    return {
+        "paper": paper.value,
+        "paper_std": paper.std,
+        "difference": None if ours is None else round(ours - paper.value, 4),
+        "paper_copied": paper.dagger,
+        "paper_inferred": " ".join(paper.inferred),
+        "paper_notes": "; ".join(paper.notes),
+    }
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -71,60 +95,91 @@ def _summary(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 def grid(
     table: TableSpec, cells: pd.DataFrame
-) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]], dict[Any, Value]]:
-    """Row heads, column heads and values, in the order of the definition."""
+) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]], dict[Any, Shown]]:
+    """Row heads, column heads and cells, in the order of the definition."""
     heads = list(dict.fromkeys(cell.row for cell in table.cells))
     columns = list(dict.fromkeys(cell.column for cell in table.cells))
-    values = {}
+    shown = {}
     for cell, row in zip(table.cells, cells.to_dict("records"), strict=True):
-        if row["seeds"]:
-            std = row["top1_std"] if pd.notna(row["top1_std"]) else 0.0
-            values[cell.row, cell.column] = Value(float(row["top1_mean"]), float(std), row["seeds"], table.seeds)
-    return heads, columns, values
+        std = row["top1_std"] if pd.notna(row["top1_std"]) else 0.0
+        ours = Value(float(row["top1_mean"]), float(std), row["seeds"], table.seeds) if row["seeds"] else None
+        shown[cell.row, cell.column] = Shown(ours, cell.paper)
+    return heads, columns, shown
 
 
-def _best(heads: list[tuple[str, ...]], columns: list[tuple[str, ...]], values: dict[Any, Value]) -> set[Any]:
-    """The highest cell of each row that has more than one."""
+def _best(heads: list[tuple[str, ...]], columns: list[tuple[str, ...]], cells: dict[Any, Shown]) -> set[Any]:
+    """The highest of our cells of each row that has more than one."""
     best = set()
     for head in heads:
-        filled = [(values[head, column].mean, (head, column)) for column in columns if (head, column) in values]
+        places = [(head, column) for column in columns if (head, column) in cells]
+        filled = [(ours.mean, place) for place in places if (ours := cells[place].ours)]
         if len(filled) > 1:
             best.add(max(filled)[1])
     return best
 
 
-def _text(value: Value | None) -> str:
-    if value is None:
+def _ours(cell: Shown | None) -> str:
+    """Our mean, deviation and missing seeds, or a dash."""
+    if cell is None or cell.ours is None:
         return DASH
+    value = cell.ours
     spread = f" ± {value.std:.1f}" if value.seeds > 1 else ""
     missing = f" ({value.seeds}/{value.wanted} seeds)" if value.seeds < value.wanted else ""
     return f"{value.mean:.1f}{spread}{missing}"
 
 
+def _paper(cell: Shown | None) -> str:
+    """The paper's number with its marks and, where we have one, the difference: ` [22.8†, -0.4]`."""
+    if cell is None or cell.paper is None:
+        return ""
+    marks = (
+        ("†" if cell.paper.dagger else "") + ("°" if cell.paper.inferred else "") + ("*" if cell.paper.notes else "")
+    )
+    difference = f", {cell.ours.mean - cell.paper.value:+.1f}" if cell.ours else ""
+    return f" [{cell.paper.value:g}{marks}{difference}]"
+
+
 def to_markdown(table: TableSpec, cells: pd.DataFrame) -> str:
-    """GitHub table with the best cell of a row in bold."""
-    heads, columns, values = grid(table, cells)
-    best = _best(heads, columns, values)
+    """GitHub table with our best cell of a row in bold."""
+    heads, columns, shown = grid(table, cells)
+    best = _best(heads, columns, shown)
     names = [*table.rows, *(" ".join(column) for column in columns)]
     lines = [f"**{table.caption}**", "", _line(names), _line(["---"] * len(table.rows) + ["---:"] * len(columns))]
     for head in heads:
-        shown = [
-            f"**{_text(values.get((head, c)))}**" if (head, c) in best else _text(values.get((head, c)))
-            for c in columns
+        texts = [
+            (f"**{_ours(shown.get(place))}**" if place in best else _ours(shown.get(place))) + _paper(shown.get(place))
+            for place in ((head, column) for column in columns)
         ]
-        lines.append(_line([*head, *shown]))
-    return "\n".join([*lines, "", _footnote(table), ""])
+        lines.append(_line([*head, *texts]))
+    return "\n".join([*lines, "", *footnotes(table), ""])
 
 
 def _line(cells: list[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _footnote(table: TableSpec) -> str:
-    return f"Mean ± standard deviation of the last epoch over {table.seeds} seed{'s' if table.seeds > 1 else ''}."
+def footnotes(table: TableSpec) -> list[str]:
+    """What the numbers are, and what has to be said about the paper's."""
+    plural = "s" if table.seeds > 1 else ""
+    notes = [f"Mean ± standard deviation of the last epoch over {table.seeds} seed{plural}."]
+    printed = [(cell, cell.paper) for cell in table.cells if cell.paper]
+    if printed:
+        notes.append(f"In brackets: table {table.number} of the paper, and our value minus the paper's.")
+    if any(paper.dagger for _, paper in printed):
+        notes.append("† copied by the paper from another publication.")
+    fields = sorted({name for _, paper in printed for name in paper.inferred})
+    if fields:
+        notes.append(f"° the paper's table does not print {', '.join(fields)}; they follow from its other tables.")
+    remarks: dict[str, list[str]] = {}
+    for cell, paper in printed:
+        for note in paper.notes:
+            remarks.setdefault(note, []).append(" ".join(cell.row + cell.column))
+    notes += [f"* {'; '.join(places)}: {note}." for note, places in remarks.items()]
+    return notes
 
 
 TEX_SPECIAL = {"_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "–": "--", "±": r"$\pm$"}
+TEX_SPECIAL |= {"†": r"$^\dagger$", "°": r"$^\circ$", "*": r"$^\ast$"}
 
 
 def _tex(text: str) -> str:
@@ -133,19 +188,22 @@ def _tex(text: str) -> str:
 
 def to_latex(table: TableSpec, cells: pd.DataFrame) -> str:
     """A booktabs table (needs \\usepackage{booktabs})."""
-    heads, columns, values = grid(table, cells)
-    best = _best(heads, columns, values)
+    heads, columns, shown = grid(table, cells)
+    best = _best(heads, columns, shown)
+    notes = _tex(" ".join(footnotes(table)))
     names = [_tex(name) for name in (*table.rows, *(" ".join(column) for column in columns))]
     body = []
     for head in heads:
-        texts = [(_tex(_text(values.get((head, c)))), (head, c) in best) for c in columns]
-        shown = [rf"\textbf{{{text}}}" if bold else text for text, bold in texts]
-        body.append(" & ".join([*(_tex(part) for part in head), *shown]) + r" \\")
+        texts = []
+        for place in ((head, column) for column in columns):
+            ours = _tex(_ours(shown.get(place)))
+            texts.append((rf"\textbf{{{ours}}}" if place in best else ours) + _tex(_paper(shown.get(place))))
+        body.append(" & ".join([*(_tex(part) for part in head), *texts]) + r" \\")
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{_tex(table.caption)}. {_tex(_footnote(table))}}}",
+            rf"\caption{{{_tex(table.caption)}. {notes}}}",
             rf"\label{{tab:{table.id}}}",
             rf"\begin{{tabular}}{{{'l' * len(table.rows)}{'r' * len(columns)}}}",
             r"\toprule",
@@ -170,8 +228,8 @@ td.best{font-weight:700;background:#eaf4ee}td small{color:#6b7785}p{color:#6b778
 
 def to_html(table: TableSpec, cells: pd.DataFrame) -> str:
     """A self-contained page with the table."""
-    heads, columns, values = grid(table, cells)
-    best = _best(heads, columns, values)
+    heads, columns, shown = grid(table, cells)
+    best = _best(heads, columns, shown)
     top = "".join(f'<th class="head">{html.escape(name)}</th>' for name in table.rows)
     top += "".join(f"<th>{html.escape(' '.join(column))}</th>" for column in columns)
     body = ""
@@ -179,13 +237,15 @@ def to_html(table: TableSpec, cells: pd.DataFrame) -> str:
         body += "<tr>" + "".join(f'<th class="head">{html.escape(part)}</th>' for part in head)
         for column in columns:
             mark = ' class="best"' if (head, column) in best else ""
-            mean, _, spread = _text(values.get((head, column))).partition(" ")
-            body += f"<td{mark}>{mean}{f' <small>{spread}</small>' if spread else ''}</td>"
+            cell = shown.get((head, column))
+            mean, _, rest = (_ours(cell) + _paper(cell)).partition(" ")
+            body += f"<td{mark}>{mean}{f' <small>{html.escape(rest)}</small>' if rest else ''}</td>"
         body += "</tr>\n"
+    notes = "<br>".join(html.escape(note) for note in footnotes(table))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(table.caption)}</title>'
         f"<style>{STYLE}</style></head><body>\n<table><caption>{html.escape(table.caption)}</caption>\n"
-        f"<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody></table>\n<p>{_footnote(table)}</p>\n</body></html>\n"
+        f"<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody></table>\n<p>{notes}</p>\n</body></html>\n"
     )
 
 

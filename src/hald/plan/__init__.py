@@ -9,6 +9,7 @@ from typing import Any
 from hald.plan.build import build
 from hald.plan.config import load_config
 from hald.plan.model import Plan
+from hald.plan.paper import read_paper
 from hald.plan.published import read_published
 from hald.provenance import canonical, code_digests
 from hald.specs.base import to_dict
@@ -22,7 +23,7 @@ SOURCE = Path(__file__).parents[2]
 def make_plan(raw: Mapping[str, Any] | None = None, root: Path = Path()) -> Plan:
     """The plan of a config (default: config/config.yaml below `root`)."""
     config, experiments = load_config(None if raw is None else dict(raw), root)
-    return build(config, experiments, code_digests(), read_published(root))
+    return build(config, experiments, code_digests(), read_published(root), read_paper(root))
 
 
 def frozen_plan(raw: Mapping[str, Any], is_main: bool) -> Plan:

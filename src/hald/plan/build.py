@@ -1,7 +1,6 @@
 """Settings -> specs with keys. A pure function: no torch, no Snakemake, no look at what exists already."""
 
 import functools
-import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,8 +11,10 @@ from hald.errors import UserError
 from hald.files import file_digest
 from hald.plan.arithmetic import check_top_k, kept_logits, pool_size
 from hald.plan.config import expand, suggest
+from hald.plan.grids import places
 from hald.plan.images import ImagesBuilder
 from hald.plan.model import Plan
+from hald.plan.paper import PaperTables
 from hald.plan.protocol import Where, protocol
 from hald.plan.published import Published
 from hald.plan.settings import Config, Dataset, Experiment, Table
@@ -27,20 +28,41 @@ from hald.specs.teacher import TeacherSpec
 V = TypeVar("V")
 
 
-def build(config: Config, experiments: Mapping[str, Experiment], code: Mapping[str, str], published: Published) -> Plan:
+def build(
+    config: Config,
+    experiments: Mapping[str, Experiment],
+    code: Mapping[str, str],
+    published: Published,
+    paper: PaperTables,
+) -> Plan:
     """The plan of all experiments together; the same work asked for twice is in it once."""
     plan = Plan(results=expand(config.results), stores=expand(config.stores), jobs=config.jobs, code=dict(code))
     for name, experiment in experiments.items():
-        builder = _Builder(plan, config, experiment, published, f"experiment '{name}'")
+        builder = _Builder(plan, config, experiment, published, paper, f"experiment '{name}'")
         for table_id, table in experiment.tables.items():
             if not re.fullmatch(r"[\w-]+", table_id):
                 raise UserError(f"table id '{table_id}' becomes a file name: use letters, digits, - and _ only")
-            if table_id in plan.tables:
-                raise UserError(
-                    f"table '{table_id}' is defined by two of the experiments {list(experiments)}; rename one"
-                )
-            plan.tables[table_id] = builder.table(table_id, table)
+            made = builder.table(table_id, table)
+            plan.tables[table_id] = _joined(plan.tables[table_id], made) if table_id in plan.tables else made
     return plan
+
+
+def _joined(table: TableSpec, more: TableSpec) -> TableSpec:
+    """One table of two experiments' cells."""
+    for name in ("caption", "rows", "columns", "seeds"):
+        if getattr(table, name) != getattr(more, name):
+            raise UserError(
+                f"table '{table.id}' is defined by two experiments, with {name} {getattr(table, name)!r} and "
+                f"{getattr(more, name)!r}: make them the same, or rename one"
+            )
+    taken = {(cell.row, cell.column): cell.run for cell in table.cells}
+    new = [cell for cell in more.cells if (cell.row, cell.column) not in taken]
+    if any(taken.get((cell.row, cell.column), cell.run) != cell.run for cell in more.cells):
+        raise UserError(
+            f"table '{table.id}' is defined by two experiments that put different runs into one cell; add `dataset` to "
+            f"its rows, or rename one of the tables"
+        )
+    return replace(table, cells=table.cells + tuple(new))
 
 
 def _once(method: Callable[..., str]) -> Callable[..., str]:
@@ -64,33 +86,20 @@ class _Builder:
     config: Config
     experiment: Experiment
     published: Published
+    paper: PaperTables
     where: str
     memo: dict[Any, str] = field(default_factory=dict)
 
     def table(self, table_id: str, table: Table) -> TableSpec:
-        fields = {"images": table.images, "ipc": table.ipc, "slc": table.slc, "student": table.students}
-        fields["evaluation"] = table.evaluations
-        self._check_fields(table_id, table, fields)
+        printed_as = table.published_as or table_id
         cells = []
-        for values in itertools.product(*fields.values()):
-            cell: dict[str, Any] = dict(zip(fields, values, strict=True))
-            key = self.run(**cell)
+        for place in places(table, self.experiment.dataset, f"{self.where}: table '{table_id}'"):
+            key = self.run(**{name: place[name] for name in ("images", "ipc", "slc", "student", "evaluation")})
             self.plan.seeds[key] = max(self.plan.seeds.get(key, 0), table.seeds)
-            row, column = ([str(cell[name]) for name in names] for names in (table.rows, table.columns))
-            cells.append(Cell(tuple(row), tuple(column), key))
-        return TableSpec(table_id, table.caption, table.rows, table.columns, table.seeds, tuple(cells))
-
-    def _check_fields(self, table_id: str, table: Table, fields: Mapping[str, tuple[Any, ...]]) -> None:
-        shown = table.rows + table.columns
-        for name in shown:
-            if name not in fields:
-                raise UserError(f"{self.where}: table '{table_id}' shows '{name}'. {suggest(name, fields)}")
-        for name, values in fields.items():
-            if name not in shown and len(values) > 1:
-                raise UserError(
-                    f"{self.where}: table '{table_id}' has {len(values)} values of '{name}' but shows it neither in "
-                    f"rows nor in columns; add it to one of them"
-                )
+            row, column = (tuple(str(place[name]) for name in names) for names in (table.rows, table.columns))
+            cells.append(Cell(row, column, key, self.paper.printed(printed_as, place)))
+        number = self.paper.numbers.get(printed_as)
+        return TableSpec(table_id, table.caption, table.rows, table.columns, table.seeds, tuple(cells), number)
 
     def run(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> str:
         ex, dataset = self.experiment, self.settings()

@@ -17,7 +17,7 @@ from hald.plan.settings import Config, Experiment
 from hald.specs.base import from_dict
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML 1.2 floats: `1e-3` is a number, not a string."""
 
 

@@ -1,0 +1,48 @@
+"""The paper's printed numbers, found by table and cell."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hald.plan.config import read_yaml
+from hald.specs.table import Printed
+
+PLACE = ("dataset", "images", "evaluation", "student", "ipc", "slc")
+
+
+@dataclass(frozen=True)
+class PaperTables:
+    """config/paper/tables.yaml: the paper's number of each table, and its accuracies by place."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+    cells: dict[str, dict[tuple[Any, ...], Printed]] = field(default_factory=dict)
+
+    def printed(self, table: str, place: Mapping[str, Any]) -> Printed | None:
+        """The paper's number for a cell: same dataset, images, evaluation, student, IPC and SLC."""
+        return self.cells.get(table, {}).get(tuple(place[name] for name in PLACE))
+
+
+def read_paper(root: Path) -> PaperTables:
+    """Read config/paper/tables.yaml below `root`."""
+    content = read_yaml(root / "config/paper/tables.yaml")
+    cells = {
+        name: {tuple(record.get(part) for part in PLACE): _printed(record) for record in table["records"]}
+        for name, table in content.items()
+    }
+    return PaperTables({name: table["number"] for name, table in content.items() if "number" in table}, cells)
+
+
+def _printed(record: Mapping[str, Any]) -> Printed:
+    notes = [record["note"]] if "note" in record else []
+    if "slc_stored" in record:
+        notes.append(f"whole label epochs give SLC {record['slc_stored']}")
+    if "gain" in record:
+        notes.append(f"the paper prints a gain of {record['gain']:+g}, which its cells do not give")
+    return Printed(
+        value=record["value"],
+        std=record.get("std"),
+        dagger=record.get("dagger", False),
+        inferred=tuple(record.get("inferred", ())),
+        notes=tuple(notes),
+    )
