@@ -278,3 +278,21 @@ def test_cross_entropy_is_of_the_wanted_class() -> None:
     model, eye = network(), torch.eye(8)
     found = objective(Matcher(network(), 1.0), Recover(r_bn=0.0))(x, eye, eye, torch.tensor([1, 0, 2]))
     assert float(found) == pytest.approx(float(F.cross_entropy(model(x), torch.tensor([1, 0, 2]))), rel=1e-5)
+
+
+def test_a_compiled_step_follows_new_targets_without_compiling_again() -> None:
+    """LPLD changes the targets with every class; they must neither be baked in nor cost a compilation each."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    counter = CompileCounterWithBackend("aot_eager")
+    matcher = Matcher(network(), 10.0)
+    plain = objective(matcher, Recover())
+    compiled = torch.compile(plain, dynamic=False, backend=counter)
+    x, labels, eye = torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 2, 3]), torch.eye(8)
+    losses = []
+    for shift in range(3):
+        matcher.targets = [(mean + shift, var + shift) for mean, var in matcher.targets]
+        losses.append(float(plain(x, eye, eye, labels)))
+        assert float(compiled(x, eye, eye, labels)) == pytest.approx(losses[-1], rel=1e-5)
+    assert len(set(losses)) == 3
+    assert counter.frame_count == 1
