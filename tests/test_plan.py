@@ -457,6 +457,30 @@ def test_printed_numbers_against_the_paper() -> None:
     ]
 
 
+def test_the_whole_paper_is_planned() -> None:
+    """Every accuracy that the paper prints in a table has its cell, from four experiments, in one plan."""
+    plan = make_plan({"experiments": ["paper"]}, ROOT)
+    content = read_yaml(ROOT / "config/paper/tables.yaml")
+    for name, table in content.items():
+        printed = [record for record in table["records"] if "metric" not in record]
+        if "number" in table and printed:
+            assert sum(cell.paper is not None for cell in plan.tables[name].cells) == len(printed), name
+    assert {cell.column[0] for cell in plan.tables["tab8_main_ablation"].cells} == {"imagenet1k", "tiny_imagenet"}
+    ablation = plan.tables["tab8_main_ablation"].cells
+    floored = next(cell for cell in ablation if cell.row[0] == "20" and cell.column == ("imagenet1k", "50"))
+    assert plan.runs[floored.run].slc == 40  # two whole label epochs, as released
+
+
+def test_an_experiment_that_includes_others(root: Path) -> None:
+    folder = root / "config/experiments"
+    (folder / "both.yaml").write_text("includes: [tiny]\n")
+    assert make_plan({"experiments": ["both"]}, root).tables == tiny(root).tables
+    for text in ("includes: [both]\n", "includes: tiny\n", "includes: [tiny]\ndataset: digits\n"):
+        (folder / "both.yaml").write_text(text)
+        with pytest.raises(UserError, match="holds the list `includes` and nothing else"):
+            make_plan({"experiments": ["both"]}, root)
+
+
 def test_values_from_the_command_line_are_typed(root: Path) -> None:
     """Snakemake hands nested --config values over as text."""
     text = {"evaluations": {"hald": {"lr": "1e-3", "hard_epochs": "2"}}, "tables": {"main": {"slc": ["2", "4"]}}}

@@ -108,7 +108,7 @@ class _Builder:
         labels_key = self.labels(images, ipc)
         labels = self.plan.labels[labels_key]
         check_top_k(settings.top_k, labels, f"{self.where}: evaluation '{evaluation}'")
-        pool = pool_size(labels, ipc, slc, settings.slc_rounding)
+        pool = pool_size(labels, ipc, slc, settings.slc_rounding or ex.slc_rounding)
         views = -(-pool // labels.batches)
         if views > MAX_VIEWS:
             raise UserError(f"{self.where}: SLC {slc} needs {views} label views, a store holds {MAX_VIEWS} at most")

@@ -39,12 +39,9 @@ def load_config(raw: dict[str, Any] | None = None, root: Path = Path()) -> tuple
     config = from_dict(Config, raw)
     experiments = {}
     standard = read_yaml(folder / "evaluations.yaml")
-    for name in config.experiments:
+    for name, own in _experiment_files(config.experiments, folder / "experiments").items():
         path = folder / "experiments" / f"{name}.yaml"
-        if not path.is_file():
-            known = sorted(file.stem for file in path.parent.glob("*.yaml"))
-            raise UserError(f"there is no experiment '{name}': {path} does not exist. {suggest(name, known)}")
-        content = merge(merge({"evaluations": standard}, read_yaml(path)), config.override.get(name) or {})
+        content = merge(merge({"evaluations": standard}, own), config.override.get(name) or {})
         _apply_presets(content, folder / "presets.yaml", f"experiment '{name}'")
         _validate(content, {"$ref": "#/$defs/Experiment", "$defs": schema["$defs"]}, str(path))
         experiments[name] = from_dict(Experiment, content)
@@ -69,6 +66,24 @@ def _apply_presets(content: dict[str, Any], path: Path, where: str) -> None:
                 f"{suggest(entry['preset'], known)}"
             )
         images[name] = merge(known[entry["preset"]], entry)
+
+
+def _experiment_files(names: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
+    """Content of experiments by name; one that only `includes` others stands for them."""
+    found: dict[str, dict[str, Any]] = {}
+    for name in names:
+        path = folder / f"{name}.yaml"
+        if not path.is_file():
+            known = sorted(file.stem for file in folder.glob("*.yaml"))
+            raise UserError(f"there is no experiment '{name}': {path} does not exist. {suggest(name, known)}")
+        content = read_yaml(path)
+        if "includes" not in content:
+            found[name] = content
+            continue
+        if len(content) > 1 or not isinstance(content["includes"], list) or name in content["includes"]:
+            raise UserError(f"{path}: an experiment that includes others holds the list `includes` and nothing else")
+        found |= _experiment_files(content["includes"], folder)
+    return found
 
 
 def config_from(pairs: list[str]) -> dict[str, Any]:

@@ -234,9 +234,10 @@ class Evaluation:
     top_k: int | None = option(
         "Use only the k largest logits of every label, renormalised (LPQLD); empty: all of them", None, minimum=1
     )
-    slc_rounding: Literal["batches", "floor"] = option(
-        "An SLC that is no multiple of the IPC: a prefix of whole batches of one more view, or whole views only",
-        "batches",
+    slc_rounding: Literal["batches", "floor"] | None = option(
+        "An SLC that is no multiple of the IPC: a prefix of whole batches of one more view, or whole views; empty: "
+        "the experiment's",
+        None,
     )
     measure_every: int = option(
         "Epochs between points of the learning curve; the last epoch always is one", 10, minimum=1
@@ -343,5 +344,9 @@ class Experiment:
         "Training protocols by name, and changes to those of config/evaluations.yaml (merged key by key)", {}
     )
     epochs: int = option("Training epochs of evaluations that do not say", 300, minimum=1)
+    slc_rounding: Literal["batches", "floor"] = option(
+        "What an SLC that is no multiple of the IPC means where an evaluation does not say; released code: floor",
+        "batches",
+    )
     labels: Labels = option("How views are drawn and labelled", Labels())
     threads: int = option("CPU threads of every job; part of the keys, because sums depend on it", 2, minimum=1)
