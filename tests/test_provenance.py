@@ -17,6 +17,19 @@ NONE: frozenset[str] = frozenset()
 # For every module, the stages whose results it can change. A new module has to be entered here.
 STAGES: dict[str, frozenset[str]] = {
     "hald": ALL,
+    # the analyses have results of their own, which no stage reads
+    "hald.analysis": NONE,
+    "hald.analysis.consistency": NONE,
+    "hald.analysis.crops": NONE,
+    "hald.analysis.drift": NONE,
+    "hald.analysis.embedding": NONE,
+    "hald.analysis.gradients": NONE,
+    "hald.analysis.jitter": NONE,
+    "hald.analysis.landscape": NONE,
+    "hald.analysis.lvsd": NONE,
+    "hald.analysis.probe": NONE,
+    "hald.analysis.stored": NONE,
+    "hald.analysis.theory": NONE,
     "hald.checkpoint": frozenset({"squeeze", "evaluate"}),
     "hald.cli": NONE,
     "hald.data": DATASETS | SYNTHESIS | {"squeeze", "evaluate"},
