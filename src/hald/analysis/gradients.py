@@ -53,7 +53,7 @@ def gradient_similarity(
     """Train `student` with the teacher's labels alone and compare the gradients of KL and cross-entropy on the way.
 
     Images (N, 3, S, S) uint8 and labels (N,) on the student's device. Crops, CutMix and smoothed targets are those of
-    the hard stage; weight decay is on all parameters. `bn_mode` batch, as released: the teacher normalises by the batch.
+    the hard stage; weight decay is on all parameters. `bn_mode` batch: the teacher normalises by batch, as released.
     """
     if bn_mode not in BN_MODES:
         raise UserError(f"bn_mode is {bn_mode!r}; write one of {', '.join(BN_MODES)}")
@@ -75,7 +75,8 @@ def _labelled(batches: Iterator[Batch], teacher: nn.Module, bn_mode: str) -> Ite
     teacher.eval()
     for batch in batches:
         with torch.no_grad(), batch_statistics(teacher, 1) if bn_mode == "batch" else contextlib.nullcontext():
-            yield batch, teacher(batch.x).float()
+            answers = teacher(batch.x).float()
+        yield batch, answers
 
 
 def similarity_epoch(
