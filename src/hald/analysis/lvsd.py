@@ -5,7 +5,7 @@ R = Tr(strong) / (Tr(weak) + eps). The paper's weak view is always the same, so 
 effect Tr(strong) / eps; `VARIED` has a weak view that varies.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,14 +31,17 @@ class Definition:
     eps: float = 1e-8
 
 
-def paper_definition(share: float = 1.0, draws: int = 8) -> Definition:
-    """The released one: weak = the evaluation view. `share`: 224/256 where evaluation crops the middle, else 1."""
-    return Definition("paper", CropRule(central=share), draws=draws)
+def paper_definition(share: float = 1.0, draws: int = 8, flip: float = 0.5) -> Definition:
+    """The released one: weak = the evaluation view. `share`: 224/256 where evaluation crops the middle, else 1.
+
+    Give `flip` 0 for pictures that mean something else when mirrored, such as digits.
+    """
+    return Definition("paper", CropRule(central=share), replace(STRONG, flip=flip), draws)
 
 
-def varied_definition(draws: int = 8) -> Definition:
+def varied_definition(draws: int = 8, flip: float = 0.5) -> Definition:
     """Not degenerate: weak = crops of at least 80 % of the picture, flipped or not."""
-    return Definition("varied", CropRule(scale=(0.8, 1.0), flip=0.5), draws=draws)
+    return Definition("varied", CropRule(scale=(0.8, 1.0), flip=flip), replace(STRONG, flip=flip), draws)
 
 
 @dataclass(frozen=True)
