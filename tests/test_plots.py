@@ -86,6 +86,8 @@ def test_gain_by_hand() -> None:
     ax = accuracy.gain(POINTS).axes[0]
     assert [bar.get_height() for bar in ax.patches] == [6.5]
     assert [text.get_text() for text in ax.texts] == ["+6.5"]
+    worse = accuracy.gain([point("rded", "soft_only", 5.0, 9.0), point("rded", "hald", 5.0, 7.0)]).axes[0]
+    assert [text.get_text() for text in worse.texts] == ["−2.0"]
 
 
 def record(kinds: list[str], starts: list[int], top1: float) -> dict[str, Any]:

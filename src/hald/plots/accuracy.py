@@ -106,7 +106,15 @@ def gain(points: Sequence[Point], ours: str = "hald", base: str = "soft_only") -
             above = value >= 0
             place = value + whisker if above else value - whisker
             offset, anchor = ((0, 3), "bottom") if above else ((0, -3), "top")
-            ax.annotate(f"{value:+.1f}", (a, place), offset, textcoords="offset points", ha="center", va=anchor, size=8)
+            ax.annotate(
+                f"{value:+.1f}".replace("-", "−"),
+                (a, place),
+                offset,
+                textcoords="offset points",
+                ha="center",
+                va=anchor,
+                size=8,
+            )
     ax.axhline(0, color=INK, lw=1)
     ax.margins(y=0.15)
     ax.grid(axis="x", visible=False)
