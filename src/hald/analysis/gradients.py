@@ -1,0 +1,113 @@
+"""Do soft and hard labels pull the same way? Cosine of their gradients along a training on soft labels.
+
+Each step has one forward pass of the student and one of the teacher (without gradients) on the same mixed crops; the
+released script had three in train mode, which moved the BN statistics three times.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from scipy.ndimage import gaussian_filter1d
+from torch import Tensor, nn
+
+from hald.checkpoint import seed_epoch
+from hald.draws import Floats
+from hald.errors import UserError
+from hald.models.bn import batch_statistics
+from hald.specs.run import RunSpec
+from hald.train.batches import Batch
+from hald.train.hard import HardBatches
+from hald.train.losses import KL, CrossEntropy
+from hald.train.schedule import learning_rate
+
+BN_MODES = ("batch", "running")
+
+
+@dataclass(frozen=True)
+class Similarity:
+    """Cosine of the two gradients at every step."""
+
+    cosine: list[float]
+    steps_per_epoch: int
+    mean: float
+
+
+def released_spec(spec: RunSpec, epochs: int = 100) -> RunSpec:
+    """A run's settings with the released analysis' optimiser: rate 1e-3, eta 2, decay 1e-4, smoothing 0.8."""
+    return replace(spec, epochs=epochs, lr=1e-3, eta=2.0, weight_decay=1e-4, smoothing=0.8)
+
+
+def gradient_similarity(
+    spec: RunSpec,
+    student: nn.Module,
+    teacher: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    seed: int,
+    temperature: float = 20.0,
+    bn_mode: str = "batch",
+) -> Similarity:
+    """Train `student` with the teacher's labels alone and compare the gradients of KL and cross-entropy on the way.
+
+    Images (N, 3, S, S) uint8 and labels (N,) on the student's device. Crops, CutMix and smoothed targets are those of
+    the hard stage; weight decay is on all parameters. `bn_mode` batch: the teacher normalises by batch, as released.
+    """
+    if bn_mode not in BN_MODES:
+        raise UserError(f"bn_mode is {bn_mode!r}; write one of {', '.join(BN_MODES)}")
+    hard = HardBatches(spec, images, labels)
+    optimizer = torch.optim.AdamW(student.parameters(), lr=spec.lr, weight_decay=spec.weight_decay)
+    parts = []
+    for epoch in range(spec.epochs):
+        seed_epoch("gradients", seed, epoch)
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(spec, epoch)
+        labelled = _labelled(hard.epoch(seed, epoch), teacher, bn_mode)
+        parts.append(similarity_epoch(student, optimizer, labelled, temperature).cpu())
+    series = torch.cat(parts).tolist()
+    return Similarity(series, len(parts[0]), float(np.mean(series)))
+
+
+def _labelled(batches: Iterator[Batch], teacher: nn.Module, bn_mode: str) -> Iterator[tuple[Batch, Tensor]]:
+    """Every batch of the hard stage with the teacher's logits for its pictures."""
+    teacher.eval()
+    for batch in batches:
+        with torch.no_grad(), batch_statistics(teacher, 1) if bn_mode == "batch" else contextlib.nullcontext():
+            answers = teacher(batch.x).float()
+        yield batch, answers
+
+
+def similarity_epoch(
+    student: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batches: Iterator[tuple[Batch, Tensor]],
+    temperature: float,
+) -> Tensor:
+    """One step per (batch with smoothed targets, teacher's logits): (steps,) cosines, still on the device."""
+    student.train()
+    soft_loss, hard_loss = KL(temperature, squared=False), CrossEntropy()
+    parameters = [p for p in student.parameters() if p.requires_grad]
+    cosines = []
+    for batch, answers in batches:
+        logits = student(batch.x).float()
+        soft = torch.autograd.grad(soft_loss(logits, Batch(batch.x, answers)), parameters, retain_graph=True)
+        hard = torch.autograd.grad(hard_loss(logits, batch), parameters)
+        cosines.append(gradient_cosine(soft, hard))
+        for parameter, gradient in zip(parameters, soft, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+    return torch.stack(cosines)
+
+
+def gradient_cosine(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> Tensor:
+    """Cosine of two gradients, each given as one tensor per parameter."""
+    x, y = (torch.cat([part.reshape(-1) for part in gradient]) for gradient in (a, b))
+    # unit vectors first: KL at T = 20 has gradients whose squares are tiny
+    return torch.dot(x / x.norm().clamp(min=1e-30), y / y.norm().clamp(min=1e-30))
+
+
+def smoothed(series: Floats, sigma: float = 70.0) -> Floats:
+    """Gaussian smoothing over steps (n,), mirrored at the ends."""
+    return np.asarray(gaussian_filter1d(np.asarray(series, dtype=np.float64), sigma), dtype=np.float64)
