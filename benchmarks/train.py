@@ -34,8 +34,9 @@ from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 
 from hald.files import write_json, write_text
+from hald.labels.layout import FORMAT, Header, create_store
 from hald.labels.relabel import LabelTeacher, label_view, library_versions
-from hald.labels.store import FORMAT, Header, LabelStore, create_store
+from hald.labels.store import LabelStore
 from hald.models.build import build_model
 from hald.models.layout import laid_out
 from hald.specs.labels import LabelsSpec
