@@ -152,7 +152,7 @@ def test_the_methods_reach_what_they_are_after(method: str, good_places: dict[st
     recover = Recover(budgets=budgets, sizes=(32,) * stages, flip=0.0, roll=(0, 4), scale=(0.3, 1.0))
     changes = {"own": Lpld(10, "5" * 10)} if method == "lpld" else {}
     spec = units_spec(method, batch=10, recover=recover, **changes)
-    bench = make_bench(spec, good_places[method], 1, RESOURCES)
+    bench = make_bench(spec, good_places[method], RESOURCES)
     before, after, hits = np.zeros(2), np.zeros(2), []
     for unit in (0, 1):
         (problem,) = UNITS[method](bench)(unit)
@@ -246,7 +246,7 @@ def test_a_killed_job_goes_on_to_the_same_set(
 
 def test_lpld_batches_are_at_most_the_batch(digits: Path, teacher: Path, statistics: Path, tmp_path: Path) -> None:
     spec = units_spec("lpld", own=Lpld(12, "5" * 10), batch=5)
-    bench = make_bench(spec, Places(digits, [teacher], statistics, tmp_path), 1, RESOURCES)
+    bench = make_bench(spec, Places(digits, [teacher], statistics, tmp_path), RESOURCES)
     problems = UNITS["lpld"](bench)(3)
     assert [len(problem.start) for problem in problems] == [5, 5, 2]
     assert all((problem.labels == 3).all() for problem in problems)
@@ -259,7 +259,7 @@ def test_sre2l_can_start_from_the_patches_of_its_classes(
     from hald.specs.images import Patches
 
     spec = units_spec("sre2l", own=Sre2l(Patches("4" * 10, "easy", 1)))
-    bench = make_bench(spec, Places(digits, [teacher], ranking, tmp_path), 1, RESOURCES)
+    bench = make_bench(spec, Places(digits, [teacher], ranking, tmp_path), RESOURCES)
     (problem,) = UNITS["sre2l"](bench)(3)
     assert problem.labels.tolist() == [5, 6, 7, 8, 9]
     unit, data = load_unit(ranking, 7), open_dataset(digits)

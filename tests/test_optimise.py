@@ -1,6 +1,8 @@
 """The optimisation loop: every term, schedule, crop and merge against NumPy or by hand."""
 
 import math
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as tv
 
 from hald.draws import uniforms
+from hald.models.build import build_model
 from hald.specs.images import Recover
 from hald.synthesis.jitter import Jitter, draw_jitter, matrices, view_of
 from hald.synthesis.matching import Matcher, bn_layers, moments
@@ -238,7 +241,7 @@ def test_the_loop_against_numpy() -> None:
     start, labels = torch.rand(2, 3, 4, 4, generator=generator) * 2 - 1, torch.tensor([0, 2])
     calls: list[int] = []
     matchers = [Matcher(Recording(weight, calls, i), 10.0) for i, weight in enumerate(weights)]
-    teachers = make_teachers(matchers, recover, HALF, CPU, 7)
+    teachers = make_teachers(matchers, recover, HALF, CPU)
     found = optimise(recover, teachers, Problem(start, labels, (0, 0)))
     assert calls == [0, 1, 0, 1, 0, 1, 0]
     rolls = [draw_jitter(recover, stage, 2, 0, 0).roll for stage in range(2)]
@@ -250,7 +253,7 @@ def test_the_loop_against_numpy() -> None:
 def test_fadrm_blends_between_stages_and_only_there() -> None:
     """With rate zero nothing moves but the K - 1 blends: x -> (x + P) / 2 twice."""
     recover = Recover(lr=0.0, budgets=(1, 1, 1), sizes=(4, 4, 4), crop=False, roll=(0, 0))
-    teachers = make_teachers([Matcher(network(), 10.0)], recover, HALF, CPU, 3)
+    teachers = make_teachers([Matcher(network(), 10.0)], recover, HALF, CPU)
     start, patch = torch.full((2, 3, 4, 4), 0.8), torch.zeros(2, 3, 4, 4)
     problem = Problem(start, torch.tensor([0, 1]), (0, 0), residual=patch, alpha=0.5)
     assert torch.allclose(optimise(recover, teachers, problem), torch.full((2, 3, 4, 4), 0.2))
@@ -258,19 +261,24 @@ def test_fadrm_blends_between_stages_and_only_there() -> None:
 
 def test_stages_change_the_size() -> None:
     recover = Recover(lr=0.1, budgets=(1, 2), sizes=(6, 8), roll=(0, 2))
-    teachers = make_teachers([Matcher(network(), 10.0)], recover, HALF, CPU, 3)
+    teachers = make_teachers([Matcher(network(), 10.0)], recover, HALF, CPU)
     patch = torch.zeros(2, 3, 8, 8)
     problem = Problem(resized(patch, 6), torch.tensor([0, 1]), (0, 0), residual=patch, alpha=0.5)
     assert optimise(recover, teachers, problem).shape == (2, 3, 8, 8)
 
 
-def test_compiling_is_chosen_on_gpu_for_long_jobs_only() -> None:
-    cuda = torch.device("cuda")
-    assert pays_to_compile("auto", cuda, 40_000)
-    assert not pays_to_compile("auto", cuda, 100)
-    assert not pays_to_compile("auto", CPU, 40_000)
-    assert pays_to_compile("on", CPU, 1)
-    assert not pays_to_compile("off", cuda, 40_000)
+def test_compiling_is_chosen_by_the_iterations_of_a_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda, wide = torch.device("cuda"), [build_model("small/resnet10-w8", 10, 32)]
+    long, short = (Recover(budgets=(budget,) * 4, sizes=(32,) * 4) for budget in (500, 499))
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/g++")
+    assert pays_to_compile(long, wide, cuda)
+    assert pays_to_compile(long, wide, CPU)
+    assert not pays_to_compile(short, wide, cuda)
+    assert not pays_to_compile(long, [build_model("small/resnet10-w4", 10, 32)], CPU)  # dies in the backward pass
+    assert pays_to_compile(replace(short, compile="on"), wide, CPU)
+    assert not pays_to_compile(replace(long, compile="off"), wide, cuda)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert not pays_to_compile(long, wide, CPU)
 
 
 def test_cross_entropy_is_of_the_wanted_class() -> None:

@@ -35,7 +35,7 @@ class Recover:
     )
     amp: bool = option("bfloat16 autocast on GPU (BN statistics stay float32); no effect on CPU", False)
     compile: Literal["auto", "on", "off"] = option(
-        "torch.compile; auto: on GPU, where a job's iterations pay for it (docs/synthesis.md)", "auto"
+        "torch.compile; auto: where the iterations of one unit pay for it (docs/synthesis.md)", "auto"
     )
 
 

@@ -51,7 +51,7 @@ Method = Callable[[Bench], Callable[[int], list[Problem]]]
 
 def recover(spec: UnitsSpec, method: Method, places: Places, units: range, resources: Resources) -> None:
     """Compute those of `units` that are missing. `method` turns a unit's number into what is to be optimised."""
-    bench = make_bench(spec, places, len(units), resources)
+    bench = make_bench(spec, places, resources)
     problems = method(bench)
 
     def make(unit: int) -> Arrays:
@@ -62,7 +62,7 @@ def recover(spec: UnitsSpec, method: Method, places: Places, units: range, resou
     compute_units(places.folder, units, make, spec.effort, resources.device)
 
 
-def make_bench(spec: UnitsSpec, places: Places, units: int, resources: Resources) -> Bench:
+def make_bench(spec: UnitsSpec, places: Places, resources: Resources) -> Bench:
     """Load dataset and teachers, after checking that they belong together."""
     dataset, device = open_dataset(places.dataset), resources.device
     matchers, statistics = [], []
@@ -75,8 +75,7 @@ def make_bench(spec: UnitsSpec, places: Places, units: int, resources: Resources
         statistics.append((tuple(record["mean"]), tuple(record["std"])))
     if not any(bn_layers(matcher.model) for matcher in matchers):
         raise UserError(f"{spec.method} matches BN statistics, and {spec.arch} has no BN layers; name another teacher")
-    iterations = units * sum(spec.recover.budgets)
-    teachers = make_teachers(matchers, spec.recover, statistics[0], device, iterations)
+    teachers = make_teachers(matchers, spec.recover, statistics[0], device)
     return Bench(spec, dataset, places.made_from, teachers, *statistics[0], device)
 
 
