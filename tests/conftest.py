@@ -215,6 +215,25 @@ def ranking_spec(**changes: object) -> "RankingSpec":  # noqa: F821
     return RankingSpec(**(values | changes))
 
 
+def statistics_spec(**changes: object) -> "StatisticsSpec":  # noqa: F821
+    from hald.specs.images import StatisticsSpec
+
+    values = {
+        "dataset": "0" * 10,
+        "teacher": "1" * 10,
+        "kind": "exact",
+        "classes": 10,
+        "size": 32,
+        "scale": (0.3, 1.0),
+        "ratio": (0.75, 4 / 3),
+        "flip": 0.5,
+        "batch": 200,
+        "seed": 0,
+        "threads": 1,
+    }
+    return StatisticsSpec(**(values | changes))
+
+
 def units_spec(method: str, **changes: object) -> "UnitsSpec":  # noqa: F821
     """A short optimisation of digits: chunks of five classes."""
     from hald.specs.images import Fadrm, Lpld, Patches, Recover, Sre2l, UnitsSpec

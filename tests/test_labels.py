@@ -12,16 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from conftest import images_spec, labels_spec, make_labels
+from conftest import images_spec, labels_spec, make_labels, ranking_spec, statistics_spec, units_spec
 from hald.errors import UserError
 from hald.files import file_digest
 from hald.labels import relabel as module
 from hald.labels.codec import CODECS
 from hald.labels.store import LabelStore
 from hald.labels.verify import worst_error
+from hald.specs.images import FromRanking, FromUnits
 from hald.synthesis.build import Places as SetPlaces
 from hald.synthesis.build import Resources
-from hald.synthesis.methods import synthesize
+from hald.synthesis.methods import optimise_units, synthesize
+from hald.synthesis.ranking import rank
+from hald.synthesis.recover import Places as UnitPlaces
+from hald.synthesis.statistics import make_statistics
 from hald.teacher import load_teacher
 from hald.views import cutmix, render
 
@@ -109,16 +113,37 @@ def test_stored_labels_are_the_teachers_answers(
             assert (error <= store.codec.half_step(rows) + 1e-4).all()
 
 
-@pytest.mark.parametrize("method", ["rded", "real"])
+@pytest.fixture(scope="module")
+def sets(digits: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A small image set of every method, by name."""
+    folder, resources = tmp_path_factory.mktemp("sets"), Resources(CPU, 0, 0.0)
+    statistics, ranking = folder / "statistics", folder / "ranking"
+    make_statistics(statistics_spec(), digits, teacher, statistics, resources)
+    rank(ranking_spec(), digits, teacher, ranking, range(10), resources)
+    optimised = {"sre2l": (None, 4), "lpld": (statistics, 10), "fadrm": (ranking, 4)}
+    for method, (source, count) in optimised.items():
+        places = UnitPlaces(digits, [teacher], source, folder / f"{method}-units")
+        optimise_units(units_spec(method), places, range(count), resources)
+    specs = {
+        method: (images_spec(method=method, source=FromUnits("6" * 10, 5)), folder / f"{method}-units")
+        for method in optimised
+    }
+    specs["rded"] = images_spec(method="rded", source=FromRanking("4" * 10, 1)), ranking
+    specs["real"] = images_spec(), None
+    for method, (spec, source) in specs.items():
+        target, partial = folder / f"{method}.zarr", folder / f"{method}-partial"
+        synthesize(spec, SetPlaces(digits, [teacher], source, target, partial), resources)
+    return {method: folder / f"{method}.zarr" for method in specs}
+
+
+@pytest.mark.parametrize("method", ["sre2l", "lpld", "fadrm", "rded", "real"])
 @pytest.mark.parametrize("bn_mode", ["running", "batch"])
 def test_labels_are_exact_for_every_method_and_bn_mode(
-    method: str, bn_mode: str, digits: Path, teacher: Path, tmp_path: Path
+    method: str, bn_mode: str, sets: dict[str, Path], teacher: Path, tmp_path: Path
 ) -> None:
     """Images as the method makes them: stored labels are the teacher's on the same pixels, within half a step."""
-    images = tmp_path / "set.zarr"
-    spec = images_spec(method=method, teacher="1" * 10 if method == "rded" else None)
-    synthesize(spec, SetPlaces(digits, teacher, images, tmp_path / "partial"), Resources(CPU, 0, 0.0))
-    store = LabelStore(make_labels(labels_spec(bn_mode=bn_mode), images, [teacher], tmp_path / "s.zarr", range(3)))
+    spec = labels_spec(bn_mode=bn_mode)
+    store = LabelStore(make_labels(spec, sets[method], [teacher], tmp_path / "s.zarr", range(3)))
     for view in range(3):
         again = torch.cat([replayed(store, teacher, view, start) for start in range(0, 20, 8)])
         assert worst_error(store, view, again) < 1e-4

@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 
 import killing
-from conftest import images_spec, ranking_spec, units_spec
+from conftest import images_spec, ranking_spec, statistics_spec, units_spec
 from hald.data.crops import CropRequest, Crops
 from hald.data.reader import open_dataset
 from hald.draws import permutation, uniforms
 from hald.files import read_json
-from hald.specs.images import FromUnits, Lpld, Recover, Sre2l, StatisticsSpec
+from hald.specs.images import FromUnits, Lpld, Recover, Sre2l
 from hald.synthesis import collect
 from hald.synthesis.build import Places as SetPlaces
 from hald.synthesis.build import Resources
@@ -32,23 +32,6 @@ from hald.views import CROP_WIDTH
 
 CPU = torch.device("cpu")
 RESOURCES = Resources(CPU, 0, 0.0)
-
-
-def statistics_spec(**changes: object) -> StatisticsSpec:
-    values = {
-        "dataset": "0" * 10,
-        "teacher": "1" * 10,
-        "kind": "exact",
-        "classes": 10,
-        "size": 32,
-        "scale": (0.3, 1.0),
-        "ratio": (0.75, 4 / 3),
-        "flip": 0.5,
-        "batch": 200,
-        "seed": 0,
-        "threads": 1,
-    }
-    return StatisticsSpec(**(values | changes))  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
