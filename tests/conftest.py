@@ -60,7 +60,7 @@ def copy_known(config: Path) -> None:
     """What every config refers to: datasets, standard evaluations, published settings."""
     (config / "experiments").mkdir(parents=True)
     (config / "paper").mkdir()
-    for file in ("datasets.yaml", "evaluations.yaml", "paper/evaluation.yaml", "paper/tables.yaml"):
+    for file in ("datasets.yaml", "evaluations.yaml", "presets.yaml", "paper/evaluation.yaml", "paper/tables.yaml"):
         shutil.copy(ROOT / "config" / file, config / file)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from conftest import ROOT, TINY_DEMO, images_spec
+from conftest import TINY_DEMO, copy_known, images_spec
 from hald.cli import main
 from hald.data.decode import decode
 from hald.data.reader import open_dataset
@@ -70,8 +70,7 @@ def test_a_single_image_per_class_has_no_diversity(digits: Path, teacher: Path, 
 @pytest.fixture
 def here(tmp_path: Path, real_set: Path, digits: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with one image set and its dataset."""
-    (tmp_path / "config/experiments").mkdir(parents=True)
-    shutil.copy(ROOT / "config/datasets.yaml", tmp_path / "config")
+    copy_known(tmp_path / "config")
     (tmp_path / "config/config.yaml").write_text("experiments: [tiny]\n")
     (tmp_path / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
     shutil.copytree(real_set, tmp_path / "results/images/digits/real_0123456789.zarr")

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from conftest import ROOT, TINY_DEMO
+from conftest import ROOT, TINY_DEMO, copy_known
 from hald.errors import UserError
 from hald.plan import Plan, make_plan
 from hald.plan.jobs import RuleJobs
@@ -23,9 +23,7 @@ class Wildcards(dict):  # type: ignore[type-arg]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "config/experiments").mkdir(parents=True)
-    for name in ("datasets.yaml", "presets.yaml"):
-        (tmp_path / "config" / name).write_text((ROOT / "config" / name).read_text())
+    copy_known(tmp_path / "config")
     (tmp_path / "config/experiments/tiny.yaml").write_text(TINY_DEMO)
     return tmp_path
 
