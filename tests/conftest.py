@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +96,13 @@ tables:
     {caption: small, images: [rded], ipc: [2], slc: [4], evaluations: [soft_only, hald], students: [resnet10], seeds: 2}
   other: {caption: real images, images: [real], ipc: [2], slc: [2], evaluations: [hald], students: [resnet10], seeds: 1}
 """
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Sums depend on the number of threads: a test that changes it must not change what later ones train."""
+    yield
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

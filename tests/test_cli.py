@@ -65,6 +65,22 @@ def test_runs_are_done_begun_or_missing(here: Path, capsys: pytest.CaptureFixtur
     assert "digits/other_0000000000" in capsys.readouterr().out
 
 
+def test_places_that_cannot_be_written_and_damage_get_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["labels", "export", STORE, "/proc/nowhere"]) == 1
+    assert capsys.readouterr().err.startswith("hald: No such file or directory: /proc/")
+    (here / STORE / "q/c/1/0/0").write_bytes(b"x" * 100)
+    assert main(["labels", "export", STORE, "out"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("hald: ")
+    assert error.count("\n") == 1
+    assert not Path("out").exists()
+    assert main(["images", "import", "x", "--dataset", "results", "--ipc", "0", "--to", "new.zarr"]) == 1
+    assert "take one image of each class" in capsys.readouterr().err
+    os.chdir("/tmp")
+    assert main(["docs"]) == 1
+    assert "run from the project's root folder" in capsys.readouterr().err
+
+
 def test_mistakes_get_one_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--config", "experiments"]) == 1
     assert (

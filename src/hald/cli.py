@@ -19,6 +19,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except BrokenPipeError:  # the reader (head, less) went away
         return 0
+    except OSError as error:  # a place that cannot be written, a damaged file
+        place = f": {error.filename}" if error.filename else "; `hald labels verify` looks for damage"
+        print(f"hald: {error.strerror or error}{place}", file=sys.stderr)
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -78,6 +82,8 @@ def _docs(options: argparse.Namespace) -> int:
     from hald.files import write_text
     from hald.plan.schema import document, json_schema
 
+    if not Path("config/config.yaml").is_file():
+        raise UserError("config/config.yaml does not exist; run from the project's root folder")
     schema = yaml.safe_dump(json_schema(), sort_keys=False, width=120, allow_unicode=True)
     stale = []
     for path, text in ((Path("workflow/schemas/config.schema.yaml"), schema), (Path("config/README.md"), document())):

@@ -139,6 +139,8 @@ def _verify(options: argparse.Namespace) -> int:
         if not problems:
             store = _open(path)
             print(f"{path}: {len(store.views())} views, {size(label_bytes(store))} of labels, all as they should be")
+            if options.deep and store.header.teachers:
+                print(f"{path}: {min(options.deep, len(store.views()))} views labelled again, with the same answers")
             if options.deep and not store.header.teachers:
                 print(f"{path}: no deep check, because it was imported without its teacher; its hashes were checked")
         bad += problems

@@ -107,9 +107,12 @@ def _import(options: argparse.Namespace) -> int:
     from hald.synthesis.exchange import import_folder
     from hald.synthesis.imageset import open_set
 
+    if options.ipc < 1:
+        raise UserError(f"--ipc {options.ipc}: take one image of each class at least")
     if not (options.dataset / "manifest.json").is_file():
         raise UserError(
-            f"there is no prepared dataset at {options.dataset}; `snakemake {options.dataset}/manifest.json`"
+            f"there is no prepared dataset at {options.dataset}; name one of results/datasets/ (`snakemake --until "
+            f"dataset` makes them)"
         )
     import_folder(options.source, options.dataset, options.to, options.ipc, options.teacher)
     print(f"{options.to}: {open_set(options.to).record()['count']} images")
