@@ -267,7 +267,7 @@ def run_on_folder(project: Project, root: Path, *arguments: str, classes: int = 
     ("change", "message"),
     [
         (
-            ("arch: small/resnet10-w4, recipe", "arch: torchvision/alexnet, recipe"),
+            ("arch: small/resnet10-w4, recipe", "arch: torchvision/squeezenet1_1, recipe"),
             "sre2l matches the statistics of BN",
         ),
         (
@@ -288,7 +288,7 @@ def test_images_that_cannot_be_made_are_refused_before_any_work(
         for k in range(2):
             Image.new("RGB", (32, 32)).save(project.folder / f"out/new{label:03d}/class{label:03d}_id{k:03d}.png")
     project.edit("config/experiments/tiny.yaml", *change)
-    if "alexnet" in change[1]:
+    if "squeezenet" in change[1]:
         project.edit("config/experiments/tiny.yaml", "{method: rded, mipc: 600, num_crop: 2}", "{method: sre2l}")
     if "fadrm" in change[1]:
         project.edit("config/experiments/tiny.yaml", "ipc: [2], slc: [4]", "ipc: [500], slc: [500]")
