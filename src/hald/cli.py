@@ -82,8 +82,6 @@ def _docs(options: argparse.Namespace) -> int:
     from hald.files import write_text
     from hald.plan.schema import document, json_schema
 
-    if not Path("config/config.yaml").is_file():
-        raise UserError("config/config.yaml does not exist; run from the project's root folder")
     schema = yaml.safe_dump(json_schema(), sort_keys=False, width=120, allow_unicode=True)
     stale = []
     for path, text in ((Path("workflow/schemas/config.schema.yaml"), schema), (Path("config/README.md"), document())):
