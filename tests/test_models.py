@@ -7,6 +7,7 @@ import torch
 import torchvision
 from torch import nn
 
+import hald.models.bn
 from hald.errors import UserError
 from hald.models.bn import batch_statistics
 from hald.models.build import build_model
@@ -74,8 +75,10 @@ class Net(nn.Module):
         return self.bn1(self.fc(self.drop(self.bn(self.conv(x)).mean((2, 3)))))
 
 
+@pytest.mark.parametrize("how", ["group_by_group", "all_at_once"])  # as on a CPU, as on a GPU
 @torch.inference_mode()
-def test_grouped_statistics_equal_batch_by_batch_training_mode() -> None:
+def test_grouped_statistics_equal_batch_by_batch_training_mode(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hald.models.bn, "group_by_group", getattr(hald.models.bn, how))
     torch.manual_seed(0)
     model = Net().eval()
     for norm in (model.bn, model.bn1):

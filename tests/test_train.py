@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -341,6 +342,22 @@ def test_a_compiled_student_is_the_same_student(store: Path) -> None:
     assert torch.allclose(losses["on"], losses["off"], rtol=1e-3)
     with pytest.raises(UserError, match="too few channels"):
         make_student(run_spec(arch="small/resnet10-w4", compile="on"), 0, CPU)
+
+
+def test_long_trainings_are_compiled_where_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(torch, "compile", lambda model, mode: asked.append(mode) or model)
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/g++")
+    wide = run_spec(arch="small/resnet10-w8", compile="auto")
+    long = replace(wide, epochs=40_000 * wide.batch // (wide.ipc * wide.classes) + 1)
+    make_student(wide, 0, CPU)
+    make_student(replace(long, arch="small/resnet10-w4"), 0, CPU)  # would die in the backward pass
+    assert not asked
+    make_student(long, 0, CPU)
+    assert asked == ["default"]
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    make_student(long, 0, CPU)
+    assert asked == ["default"]
 
 
 SCHEDULES = {

@@ -23,6 +23,7 @@ from hald.teacher import load_teacher
 from hald.views import View, ViewSettings, draw_view, normalize, render_batches
 
 FORWARD = 512  # crops per forward pass, in whole stored batches
+FORWARD_CPU = 64  # as many as its cache holds
 WAIT = 2.0  # seconds between looks at a view that another writer has claimed
 
 
@@ -160,7 +161,8 @@ def library_versions() -> dict[str, str]:
 def label_view(teachers: list[LabelTeacher], images: Tensor, drawn: View, spec: LabelsSpec) -> Logits:
     """The teachers' logits (N, C) for one view. Whole stored batches share a forward pass, a short one goes alone."""
     whole = spec.count // spec.batch * spec.batch
-    step = max(FORWARD // spec.batch, 1) * spec.batch
+    crops = FORWARD_CPU if images.device.type == "cpu" else FORWARD
+    step = max(crops // spec.batch, 1) * spec.batch
     bounds = [(i, min(i + step, whole)) for i in range(0, whole, step)]
     if whole < spec.count:
         bounds.append((whole, spec.count))

@@ -1,5 +1,7 @@
 """Memory layout of networks: channels last where it is safe. Inputs follow the weights by themselves."""
 
+import shutil
+
 import torch
 from torch import nn
 
@@ -16,6 +18,11 @@ def may_be_channels_last(model: nn.Module, device: torch.device) -> bool:
     pass reads beyond its memory and the process dies). torch.compile chooses this layout by itself.
     """
     return device.type != "cpu" or not any(map(_is_narrow, model.modules()))
+
+
+def can_compile(model: nn.Module, device: torch.device) -> bool:
+    """Whether torch.compile works here: a CPU needs a C++ compiler, and a network that survives channels last."""
+    return device.type != "cpu" or (shutil.which("g++") is not None and may_be_channels_last(model, device))
 
 
 def _is_narrow(module: nn.Module) -> bool:

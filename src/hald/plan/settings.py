@@ -243,8 +243,8 @@ class Evaluation:
         "Epochs between points of the learning curve; the last epoch always is one", 10, minimum=1
     )
     precision: Literal["float32", "bf16", "fp16"] = option("Arithmetic of the network: float32, or mixed", "float32")
-    compile: Literal["off", "on", "graphs"] = option(
-        "torch.compile for the student, also with CUDA graphs; pays on a GPU and in long trainings", "off"
+    compile: Literal["auto", "off", "on", "graphs"] = option(
+        "torch.compile for the student, also with CUDA graphs; auto: in trainings of 40,000 steps and more", "auto"
     )
 
 

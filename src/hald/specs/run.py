@@ -75,6 +75,11 @@ class RunSpec:
         return round((views * count + min(rest * self.batch, count)) / self.classes, 2)
 
     @property
+    def steps(self) -> int:
+        """Optimiser steps of one seed."""
+        return self.epochs * -(-self.ipc * self.classes // self.batch)
+
+    @property
     def effort(self) -> tuple[str, float]:
         """Kind and amount of work of one seed, for estimates: images through this network."""
         return f"evaluate {self.arch}@{self.size}", self.epochs * self.ipc * self.classes

@@ -7,7 +7,6 @@ last iterate is kept. All draws are made ahead, and nothing waits for the device
 """
 
 import math
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hald.models.layout import may_be_channels_last
+from hald.models.layout import can_compile
 from hald.specs.images import Recover
 from hald.synthesis.jitter import draw_jitter, matrices, view_of
 from hald.synthesis.matching import Matcher, Targets
@@ -69,14 +68,7 @@ def pays_to_compile(settings: Recover, models: list[nn.Module], device: torch.de
     """
     if settings.compile != "auto":
         return settings.compile == "on"
-    return sum(settings.budgets) >= COMPILE_FROM and _can_compile(models, device)
-
-
-def _can_compile(models: list[nn.Module], device: torch.device) -> bool:
-    """On a CPU torch.compile needs a C++ compiler, and networks that survive channels last."""
-    if device.type != "cpu":
-        return True
-    return shutil.which("g++") is not None and all(may_be_channels_last(model, device) for model in models)
+    return sum(settings.budgets) >= COMPILE_FROM and all(can_compile(model, device) for model in models)
 
 
 def rate(lr: float, iteration: int, iterations: int) -> float:
