@@ -18,6 +18,7 @@ from hald.analysis.probe import Probe
 from hald.errors import UserError
 from hald.labels.store import LabelStore
 from hald.models.build import build_model
+from hald.plots.analysis import smoothed
 from hald.specs.base import to_dict
 from hald.train.batches import Batch
 from hald.views import normalize
@@ -289,8 +290,8 @@ def test_smoothing_is_a_gaussian_mean(rng) -> None:  # noqa: ANN001
     offsets = np.arange(-8, 9)
     weights = np.exp(-(offsets**2) / (2 * 2.0**2))
     expected = (weights / weights.sum() * series[30 + offsets]).sum()
-    assert gradients.smoothed(series, 2.0)[30] == pytest.approx(expected)
-    np.testing.assert_allclose(gradients.smoothed(np.full(5, 0.3), 70.0), 0.3)
+    assert smoothed(series, 2.0)[30] == pytest.approx(expected)
+    np.testing.assert_allclose(smoothed(np.full(5, 0.3), 70.0), 0.3)
 
 
 # --- landscape ---

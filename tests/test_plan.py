@@ -120,10 +120,10 @@ def test_a_table_is_current_while_it_means_the_same_and_has_its_records(root: Pa
         for seed in range(seeds):
             write_json(plan.record(key, seed), {})
     assert jobs.table_inputs(Wildcards(table="main")) == ["plan.json"]
-    write_json(plan.table_meaning_file("main"), plan.table_meaning("main"))
+    write_json(plan.meaning_file("tables", "main"), plan.meaning("tables", "main"))
     assert jobs.table_inputs(Wildcards(table="main")) == []
     other = Plan(**{**tiny(root, tables={"main": {"caption": "new"}}).__dict__, "results": str(root / "results")})
-    assert not other.is_current("main")
+    assert not other.is_current("tables", "main")
     lost = plan.record(plan.tables["main"].cells[0].run, 1)
     lost.unlink()
     assert jobs.table_inputs(Wildcards(table="main")) == ["plan.json", str(lost)]

@@ -172,3 +172,8 @@ def link_file(source: str | Path, target: str | Path) -> None:
 def tree_bytes(path: Path) -> int:
     """Bytes of all files below `path`."""
     return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
+
+
+def as_paths(places: dict[str, str]) -> dict[str, Path]:
+    """Paths by key, as rules hand them over as text."""
+    return {key: Path(place) for key, place in places.items()}

@@ -39,7 +39,9 @@ ENTRY = {
     "synthesis.external": ("hald.synthesis.external", "hald.device"),
     "relabel": ("hald.labels.relabel", "hald.device"),
     "evaluate": ("hald.train.run", "hald.device"),
+    "analysis": ("hald.analysis.run", "hald.device"),
     "tables": ("hald.tables",),
+    "figures": ("hald.figures",),
 }
 
 # Calls whose positional arguments are words for people.

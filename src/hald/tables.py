@@ -1,6 +1,7 @@
 """Results tables: pure functions of result records. A cell without records is a dash, never a guess."""
 
 import html
+import json
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,17 @@ DASH = "–"
 
 @dataclass(frozen=True)
 class Value:
-    """What a cell shows: mean and standard deviation of top-1 over the seeds that are there."""
+    """What a cell shows: mean and standard deviation of top-1 over the seeds that are there, or an analysis' number."""
 
     mean: float
     std: float
     seeds: int
     wanted: int
+    exact: bool = False  # a number of an analysis: three digits, whatever its size
+
+    def text(self, value: float) -> str:
+        """A number of this kind as it is printed."""
+        return f"{value:.3g}" if self.exact else f"{value:.1f}"
 
 
 @dataclass(frozen=True)
@@ -34,19 +40,38 @@ class Shown:
 
 
 def cell_rows(table: TableSpec, folders: dict[str, Path]) -> pd.DataFrame:
-    """One row per cell (long form): place, run, mean, std, number of seeds, label bytes, effective SLC."""
+    """One row per cell (long form): place, what was found, the paper's number, and which run or analysis it is.
+
+    `folders`: the records of each run, or the result file of each analysis. Accuracies have mean, deviation, number of
+    seeds, label bytes and effective SLC; numbers of analyses stand in the column `value`.
+    """
     rows = []
     for cell in table.cells:
-        records = [
-            read_record(path)
-            for seed in range(table.seeds)
-            if (path := folders[cell.run] / f"seed-{seed}.json").is_file()
-        ]
-        place = dict(zip(table.rows + table.columns, cell.row + cell.column, strict=True))
-        ours = _summary(records)
-        facts = {"seeds_planned": table.seeds, "run": folders[cell.run].name}
+        source = folders[cell.run]
+        place = {name: str(value) for name, value in cell.place.items() if value is not None}
+        place |= dict(zip(table.rows + table.columns, cell.row + cell.column, strict=True))
+        if cell.value is not None:
+            value = found_value(source, cell.subject, cell.value)
+            rows.append(place | {"value": value} | _beside(cell.paper, value) | {"analysis": source.stem})
+            continue
+        seeds = [source / f"seed-{seed}.json" for seed in range(table.seeds)]
+        ours = _summary([read_record(path) for path in seeds if path.is_file()])
+        facts = {"seeds_planned": table.seeds, "run": source.name}
         rows.append(place | ours | _beside(cell.paper, ours["top1_mean"]) | facts)
     return pd.DataFrame(rows)
+
+
+def found_value(result: Path, subject: int, path: str) -> float | None:
+    """The number at a dotted path of what an analysis found about a subject; None where there is no result yet."""
+    if not result.is_file():
+        return None
+    value: Any = read_json(result)["subjects"][subject]
+    for part in path.split("."):
+        if not isinstance(value, dict) or part not in value:
+            known = ", ".join(value) if isinstance(value, dict) else "a number"
+            raise UserError(f"{result} has no value '{path}': at '{part}' there is {known}")
+        value = value[part]
+    return None if value is None else float(value)
 
 
 def _beside(paper: Printed | None, ours: float | None) -> dict[str, Any]:
@@ -101,15 +126,23 @@ def grid(
     columns = list(dict.fromkeys(cell.column for cell in table.cells))
     shown = {}
     for cell, row in zip(table.cells, cells.to_dict("records"), strict=True):
-        std = row["top1_std"] if pd.notna(row["top1_std"]) else 0.0
-        ours = Value(float(row["top1_mean"]), float(std), row["seeds"], table.seeds) if row["seeds"] else None
+        ours = None
+        if cell.value is not None:
+            ours = Value(float(row["value"]), 0.0, 1, 1, exact=True) if pd.notna(row["value"]) else None
+        elif row["seeds"]:
+            std = row["top1_std"] if pd.notna(row["top1_std"]) else 0.0
+            ours = Value(float(row["top1_mean"]), float(std), row["seeds"], table.seeds)
         shown[cell.row, cell.column] = Shown(ours, cell.paper)
     return heads, columns, shown
 
 
-def _best(heads: list[tuple[str, ...]], columns: list[tuple[str, ...]], cells: dict[Any, Shown]) -> set[Any]:
-    """The highest of our cells of each row that has more than one."""
-    best = set()
+def _best(
+    table: TableSpec, heads: list[tuple[str, ...]], columns: list[tuple[str, ...]], cells: dict[Any, Shown]
+) -> set[Any]:
+    """The highest of our accuracies in each row that has more than one."""
+    best: set[Any] = set()
+    if table.of_analyses:
+        return best
     for head in heads:
         places = [(head, column) for column in columns if (head, column) in cells]
         filled = [(ours.mean, place) for place in places if (ours := cells[place].ours)]
@@ -125,7 +158,7 @@ def _ours(cell: Shown | None) -> str:
     value = cell.ours
     spread = f" ± {value.std:.1f}" if value.seeds > 1 else ""
     missing = f" ({value.seeds}/{value.wanted} seeds)" if value.seeds < value.wanted else ""
-    return f"{value.mean:.1f}{spread}{missing}"
+    return f"{value.text(value.mean)}{spread}{missing}"
 
 
 def _paper(cell: Shown | None) -> str:
@@ -135,14 +168,17 @@ def _paper(cell: Shown | None) -> str:
     marks = (
         ("†" if cell.paper.dagger else "") + ("°" if cell.paper.inferred else "") + ("*" if cell.paper.notes else "")
     )
-    difference = f", {cell.ours.mean - cell.paper.value:+.1f}" if cell.ours else ""
+    difference = ""
+    if cell.ours:
+        gap = cell.ours.mean - cell.paper.value
+        difference = f", {'+' if gap >= 0 else ''}{cell.ours.text(gap)}"
     return f" [{cell.paper.value:g}{marks}{difference}]"
 
 
 def to_markdown(table: TableSpec, cells: pd.DataFrame) -> str:
     """GitHub table with our best cell of a row in bold."""
     heads, columns, shown = grid(table, cells)
-    best = _best(heads, columns, shown)
+    best = _best(table, heads, columns, shown)
     names = [*table.rows, *(" ".join(column) for column in columns)]
     lines = [f"**{table.caption}**", "", _line(names), _line(["---"] * len(table.rows) + ["---:"] * len(columns))]
     for head in heads:
@@ -161,7 +197,8 @@ def _line(cells: list[str]) -> str:
 def footnotes(table: TableSpec) -> list[str]:
     """What the numbers are, and what has to be said about the paper's."""
     plural = "s" if table.seeds > 1 else ""
-    notes = [f"Mean ± standard deviation of the last epoch over {table.seeds} seed{plural}."]
+    spread = "Mean ± standard deviation" if table.seeds > 1 else "Accuracy"
+    notes = [] if table.of_analyses else [f"{spread} of the last epoch over {table.seeds} seed{plural}."]
     printed = [(cell, cell.paper) for cell in table.cells if cell.paper]
     if printed:
         notes.append(f"In brackets: table {table.number} of the paper, and our value minus the paper's.")
@@ -189,7 +226,7 @@ def _tex(text: str) -> str:
 def to_latex(table: TableSpec, cells: pd.DataFrame) -> str:
     """A booktabs table (needs \\usepackage{booktabs})."""
     heads, columns, shown = grid(table, cells)
-    best = _best(heads, columns, shown)
+    best = _best(table, heads, columns, shown)
     notes = _tex(" ".join(footnotes(table)))
     names = [_tex(name) for name in (*table.rows, *(" ".join(column) for column in columns))]
     body = []
@@ -223,13 +260,15 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums}
 caption{caption-side:top;text-align:left;font-weight:600;padding-bottom:.6rem}
 th,td{padding:.35rem .9rem;border-bottom:1px solid #dde3ea;text-align:right;white-space:nowrap}
 th.head{text-align:left}thead th{border-bottom:2px solid #1c2733}
-td.best{font-weight:700;background:#eaf4ee}td small{color:#6b7785}p{color:#6b7785;font-size:.85rem}"""
+td.best{font-weight:700;background:#eaf4ee}td small{color:#6b7785}
+details{margin:.3rem 0}pre{font-size:.75rem;background:#f5f7f9;padding:.8rem;overflow:auto}
+p{color:#6b7785;font-size:.85rem}"""
 
 
 def to_html(table: TableSpec, cells: pd.DataFrame) -> str:
     """A self-contained page with the table."""
     heads, columns, shown = grid(table, cells)
-    best = _best(heads, columns, shown)
+    best = _best(table, heads, columns, shown)
     top = "".join(f'<th class="head">{html.escape(name)}</th>' for name in table.rows)
     top += "".join(f"<th>{html.escape(' '.join(column))}</th>" for column in columns)
     body = ""
@@ -242,17 +281,42 @@ def to_html(table: TableSpec, cells: pd.DataFrame) -> str:
             body += f"<td{mark}>{mean}{f' <small>{html.escape(rest)}</small>' if rest else ''}</td>"
         body += "</tr>\n"
     notes = "<br>".join(html.escape(note) for note in footnotes(table))
+    return _page(
+        table.caption,
+        f"<table><caption>{html.escape(table.caption)}</caption>\n"
+        f"<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody></table>\n<p>{notes}</p>",
+    )
+
+
+def records_page(table: TableSpec, folders: dict[str, Path]) -> str:
+    """A self-contained page with every record behind a table: one line each, the whole of it on a click."""
+    parts = []
+    for run, source in {cell.run: folders[cell.run] for cell in table.cells}.items():
+        files = [source] if source.suffix == ".json" else [source / f"seed-{seed}.json" for seed in range(table.seeds)]
+        for path in files:
+            if path.is_file():
+                record = read_json(path)
+                top1 = f" <b>{record['top1']:.2f} %</b>" if "top1" in record else ""
+                name = f"{source.parent.name}/{source.name}{'' if path == source else ' ' + path.stem}"
+                text = html.escape(json.dumps(record, indent=1, ensure_ascii=False))
+                parts.append(f"<details><summary>{html.escape(name)}{top1}</summary><pre>{text}</pre></details>")
+            else:
+                parts.append(f"<p>{html.escape(str(path))}: not there yet ({run})</p>")
+    return _page(f"{table.caption}: run records", "\n".join(parts))
+
+
+def _page(title: str, body: str) -> str:
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(table.caption)}</title>'
-        f"<style>{STYLE}</style></head><body>\n<table><caption>{html.escape(table.caption)}</caption>\n"
-        f"<thead><tr>{top}</tr></thead>\n<tbody>\n{body}</tbody></table>\n<p>{notes}</p>\n</body></html>\n"
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
+        f"<style>{STYLE}</style></head><body>\n{body}\n</body></html>\n"
     )
 
 
 def write_table(table: TableSpec, folders: dict[str, Path], stem: Path) -> None:
-    """Write `stem`.csv, .md, .tex and .html."""
+    """Write `stem`.csv, .md, .tex, .html, and .records.html with the records behind it."""
     cells = cell_rows(table, folders)
     write_text(stem.with_suffix(".csv"), cells.to_csv(index=False))
     write_text(stem.with_suffix(".md"), to_markdown(table, cells))
     write_text(stem.with_suffix(".tex"), to_latex(table, cells))
     write_text(stem.with_suffix(".html"), to_html(table, cells))
+    write_text(stem.with_suffix(".records.html"), records_page(table, folders))

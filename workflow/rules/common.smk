@@ -4,7 +4,8 @@ import os
 
 import hald.plan
 from hald.errors import UserError
-from hald.plan.jobs import RuleJobs
+from hald.plan.jobs import RuleJobs, unless_there
+from hald.plan.outcome_jobs import OutcomeJobs
 from snakemake.exceptions import WorkflowError
 
 try:
@@ -13,6 +14,7 @@ except UserError as error:
     raise WorkflowError(str(error)) from None
 
 JOBS = RuleJobs(PLAN, os.environ["HALD_PLAN"])
+OUTCOMES = OutcomeJobs(JOBS)
 RESULTS = PLAN.results
 STORES = PLAN.stores
 LOGS = f"{PLAN.results}/logs"
@@ -36,6 +38,8 @@ wildcard_constraints:
     view=r"\d{5}",
     seed=r"\d+",
     table=r"[^/.]+",
+    figure=r"[^/.]+",
+    analysis=r"[^/]+/[^/]+",
 
 
 def preflight(workflow):

@@ -17,4 +17,4 @@ with job(snakemake) as work:
         records=Path(work["records"]),
         partial=Path(work["partial"]),
     )
-    evaluate(spec, work["seeds"], places, setup(spec.threads), Identity(work["key"], work["code"]))
+    evaluate(spec, work["seeds"], places, setup(spec.threads), Identity(work["key"], work["code"]), work["kept"])

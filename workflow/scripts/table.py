@@ -5,12 +5,11 @@ from pathlib import Path
 from hald.jobs import job
 
 with job(snakemake) as work:
-    from hald.files import write_json
+    from hald.files import as_paths, write_json
     from hald.specs.base import from_dict
     from hald.specs.table import TableSpec
     from hald.tables import write_table
 
-    spec = from_dict(TableSpec, work["spec"])
-    folders = {run: Path(folder) for run, folder in work["folders"].items()}
-    write_table(spec, folders, Path(snakemake.output[1]).with_suffix(""))
-    write_json(Path(snakemake.output[0]), work["meaning"])
+    sources = as_paths(work["folders"] | work["analyses"])
+    write_table(from_dict(TableSpec, work["spec"]), sources, Path(snakemake.output.csv).with_suffix(""))
+    write_json(Path(snakemake.output.meaning), work["meaning"])

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from scipy.ndimage import gaussian_filter1d
 from torch import Tensor, nn
 
 from hald.checkpoint import seed_epoch
-from hald.draws import Floats
 from hald.errors import UserError
 from hald.models.bn import batch_statistics
 from hald.specs.run import RunSpec
@@ -106,8 +104,3 @@ def gradient_cosine(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> Tensor:
     x, y = (torch.cat([part.reshape(-1) for part in gradient]) for gradient in (a, b))
     # unit vectors first: KL at T = 20 has gradients whose squares are tiny
     return torch.dot(x / x.norm().clamp(min=1e-30), y / y.norm().clamp(min=1e-30))
-
-
-def smoothed(series: Floats, sigma: float = 70.0) -> Floats:
-    """Gaussian smoothing over steps (n,), mirrored at the ends."""
-    return np.asarray(gaussian_filter1d(np.asarray(series, dtype=np.float64), sigma), dtype=np.float64)

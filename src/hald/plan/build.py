@@ -1,7 +1,6 @@
 """Settings -> specs with keys. A pure function: no torch, no Snakemake, no look at what exists already."""
 
 import functools
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,18 +10,17 @@ from hald.errors import UserError
 from hald.files import file_digest
 from hald.plan.arithmetic import check_top_k, kept_logits, pool_size
 from hald.plan.config import expand, suggest
-from hald.plan.grids import places
 from hald.plan.images import ImagesBuilder
 from hald.plan.model import Plan
+from hald.plan.outcomes import Outcomes
 from hald.plan.paper import PaperTables
 from hald.plan.protocol import Where, protocol
 from hald.plan.published import Published
-from hald.plan.settings import Config, Dataset, Experiment, Table
+from hald.plan.settings import Config, Dataset, Experiment
 from hald.provenance import key_of
 from hald.specs.dataset import DatasetSpec
 from hald.specs.labels import LabelsSpec
 from hald.specs.run import RunSpec
-from hald.specs.table import Cell, TableSpec
 from hald.specs.teacher import TeacherSpec
 
 V = TypeVar("V")
@@ -39,30 +37,8 @@ def build(
     plan = Plan(results=expand(config.results), stores=expand(config.stores), jobs=config.jobs, code=dict(code))
     for name, experiment in experiments.items():
         builder = _Builder(plan, config, experiment, published, paper, f"experiment '{name}'")
-        for table_id, table in experiment.tables.items():
-            if not re.fullmatch(r"[\w-]+", table_id):
-                raise UserError(f"table id '{table_id}' becomes a file name: use letters, digits, - and _ only")
-            made = builder.table(table_id, table)
-            plan.tables[table_id] = _joined(plan.tables[table_id], made) if table_id in plan.tables else made
+        Outcomes(builder).add_all()
     return plan
-
-
-def _joined(table: TableSpec, more: TableSpec) -> TableSpec:
-    """One table of two experiments' cells."""
-    for name in ("caption", "rows", "columns", "seeds"):
-        if getattr(table, name) != getattr(more, name):
-            raise UserError(
-                f"table '{table.id}' is defined by two experiments, with {name} {getattr(table, name)!r} and "
-                f"{getattr(more, name)!r}: make them the same, or rename one"
-            )
-    taken = {(cell.row, cell.column): cell.run for cell in table.cells}
-    new = [cell for cell in more.cells if (cell.row, cell.column) not in taken]
-    if any(taken.get((cell.row, cell.column), cell.run) != cell.run for cell in more.cells):
-        raise UserError(
-            f"table '{table.id}' is defined by two experiments that put different runs into one cell; add `dataset` to "
-            f"its rows, or rename one of the tables"
-        )
-    return replace(table, cells=table.cells + tuple(new))
 
 
 def _once(method: Callable[..., str]) -> Callable[..., str]:
@@ -90,18 +66,14 @@ class _Builder:
     where: str
     memo: dict[Any, str] = field(default_factory=dict)
 
-    def table(self, table_id: str, table: Table) -> TableSpec:
-        printed_as = table.published_as or table_id
-        cells = []
-        for place in places(table, self.experiment.dataset, f"{self.where}: table '{table_id}'"):
-            key = self.run(**{name: place[name] for name in ("images", "ipc", "slc", "student", "evaluation")})
-            self.plan.seeds[key] = max(self.plan.seeds.get(key, 0), table.seeds)
-            row, column = (tuple(str(place[name]) for name in names) for names in (table.rows, table.columns))
-            cells.append(Cell(row, column, key, self.paper.printed(printed_as, place)))
-        number = self.paper.numbers.get(printed_as)
-        return TableSpec(table_id, table.caption, table.rows, table.columns, table.seeds, tuple(cells), number)
-
     def run(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> str:
+        spec = self.run_spec(images, ipc, slc, student, evaluation)
+        method = self.plan.images[self.plan.labels[spec.labels].images].method
+        slug = f"{self.experiment.dataset}/{method}-ipc{ipc}-slc{spec.slc:g}-{_course(spec)}-{short(spec.arch)}"
+        return self.add(self.plan.runs, "evaluate", spec, slug)
+
+    def run_spec(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> RunSpec:
+        """A training; its labels are in the plan, it itself is not yet."""
         ex, dataset = self.experiment, self.settings()
         settings = self._get(ex.evaluations, evaluation, "evaluation")
         net = self._get(ex.students, student, "student")
@@ -120,7 +92,7 @@ class _Builder:
             decided = protocol(settings, ex.epochs, where, self.published)
         except UserError as error:
             raise UserError(f"{self.where}: evaluation '{evaluation}' at SLC {slc}: {error}") from None
-        spec = RunSpec(
+        return RunSpec(
             dataset=self.dataset(),
             labels=labels_key,
             arch=self._arch(net.arch),
@@ -137,9 +109,6 @@ class _Builder:
             threads=ex.threads,
             **decided,
         )
-        method = self.plan.images[labels.images].method
-        slug = f"{ex.dataset}/{method}-ipc{ipc}-slc{spec.slc:g}-{_course(spec)}-{short(net.arch)}"
-        return self.add(self.plan.runs, "evaluate", spec, slug)
 
     @_once
     def labels(self, images: str, ipc: int) -> str:

@@ -62,4 +62,5 @@ def _require_distinct(table: Table, found: list[Place], where: str) -> None:
             )
 
 
+PLACE = (*FIELDS, "stage", "metric")  # all that may name a cell; the last two only in tables of analyses
 LISTS = ("images", "ipc", "slc", "sli", "students", "evaluations")

@@ -10,7 +10,6 @@ from typing import Any
 
 from hald.errors import UserError
 from hald.plan.arithmetic import missing_blocks
-from hald.plan.config import suggest
 from hald.plan.model import Plan
 from hald.specs.base import to_dict
 from hald.specs.images import FromRanking, FromUnits, Lpld, Patches
@@ -215,35 +214,11 @@ class RuleJobs:
             "store": str(self.plan.store_dir(spec.labels)),
             "records": str(self.plan.run_dir(key)),
             "seeds": list(range(last // size * size, last + 1)),
+            "kept": self.plan.kept.get(key, 0),
         }
 
     def missing_records(self, run: str, needed: int) -> list[str]:
         """Records to make so that a run has its first `needed` seeds, as last seeds of their blocks in this plan."""
-        done = [self.plan.record(run, seed).exists() for seed in range(self.plan.seeds[run])]
+        done = [self.plan.is_trained(run, seed) for seed in range(self.plan.seeds[run])]
         blocks = missing_blocks(done, self.plan.jobs.seeds_per_job, needed)
         return [str(self.plan.record(run, seed)) for seed in blocks]
-
-    def table_inputs(self, w: Any) -> list[str]:
-        """Nothing while the table is current; else the records it lacks, and this run's plan.
-
-        A table has a fixed name, and Snakemake takes one that exists for finished. The plan file is new in every run,
-        so that a table which has it among its inputs is written again.
-        """
-        if w.table not in self.plan.tables:
-            raise UserError(f"there is no table '{w.table}' in this plan. {suggest(w.table, self.plan.tables)}")
-        table = self.plan.tables[w.table]
-        runs = dict.fromkeys(cell.run for cell in table.cells)
-        records = [record for run in runs for record in self.missing_records(run, table.seeds)]
-        return [] if self.plan.is_current(w.table) else [self.plan_file, *records]
-
-    def table(self, w: Any) -> Work:
-        """Parameters of rule table."""
-        spec = self.plan.tables[w.table]
-        folders = {cell.run: str(self.plan.run_dir(cell.run)) for cell in spec.cells}
-        return {
-            "stage": "tables",
-            "code": self.plan.code["tables"],
-            "spec": to_dict(spec),
-            "folders": folders,
-            "meaning": self.plan.table_meaning(w.table),
-        }

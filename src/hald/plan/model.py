@@ -7,8 +7,10 @@ from typing import Any
 
 from hald.files import read_json, write_json
 from hald.plan.settings import Jobs
+from hald.specs.analysis import AnalysisSpec
 from hald.specs.base import from_dict, to_dict
 from hald.specs.dataset import DatasetSpec
+from hald.specs.figure import FigureSpec
 from hald.specs.images import ImagesSpec, RankingSpec, StatisticsSpec, UnitsSpec
 from hald.specs.labels import LabelsSpec
 from hald.specs.run import RunSpec
@@ -33,10 +35,13 @@ class Plan:
     labels: dict[str, LabelsSpec] = field(default_factory=dict)
     runs: dict[str, RunSpec] = field(default_factory=dict)
     tables: dict[str, TableSpec] = field(default_factory=dict)
+    analyses: dict[str, AnalysisSpec] = field(default_factory=dict)
+    figures: dict[str, FigureSpec] = field(default_factory=dict)
     slugs: dict[str, str] = field(default_factory=dict)  # readable name of every key
     views: dict[str, int] = field(default_factory=dict)  # views that the runs need of each label store
     unit_counts: dict[str, int] = field(default_factory=dict)  # units that the sets need of each ranking or units
     seeds: dict[str, int] = field(default_factory=dict)  # seeds that the tables need of each run
+    kept: dict[str, int] = field(default_factory=dict)  # seeds of each run whose students are kept
     floors: dict[str, float] = field(default_factory=dict)  # accuracy below which a teacher is refused
 
     def dataset_dir(self, key: str) -> Path:
@@ -79,13 +84,35 @@ class Plan:
         """Result record of one trained student."""
         return self.run_dir(key) / f"seed-{seed}.json"
 
+    def is_trained(self, key: str, seed: int) -> bool:
+        """Whether a seed of a run has its record and, where it is kept, its student."""
+        if not self.record(key, seed).exists():
+            return False
+        return seed >= self.kept.get(key, 0) or self.student(key, seed, len(self.runs[key].stages) - 1).exists()
+
+    def student(self, key: str, seed: int, stage: int) -> Path:
+        """Weights of a kept student after a stage."""
+        return self.run_dir(key) / "students" / f"seed-{seed}" / f"stage-{stage}.safetensors"
+
+    def analysis_file(self, key: str) -> Path:
+        """What an analysis found."""
+        return Path(self.results, "analyses", f"{self.slugs[key]}.json")
+
+    def figure_file(self, figure: str, suffix: str) -> Path:
+        """One format of a figure."""
+        return Path(self.results, "figures", f"{figure}.{suffix}")
+
+    def preview_file(self, key: str) -> Path:
+        """Preview sheet of an image set, for people."""
+        return Path(self.results, "figures", "previews", f"{self.slugs[key]}.png")
+
     def table_file(self, table: str, suffix: str) -> Path:
         """One format of a results table."""
         return Path(self.results, "tables", f"{table}.{suffix}")
 
-    def table_meaning_file(self, table: str) -> Path:
-        """What the table that exists was made to show."""
-        return Path(self.results, ".plan", "tables", f"{table}.json")
+    def meaning_file(self, kind: str, name: str) -> Path:
+        """What the table or figure (`kind`: tables, figures) that exists was made to show."""
+        return Path(self.results, ".plan", kind, f"{name}.json")
 
     def partial(self, key: str) -> Path:
         """Unfinished work: never a declared output, so that neither Snakemake nor a kill removes it."""
@@ -99,21 +126,31 @@ class Plan:
         """Write the plan for the jobs of this run. The stamp makes its bytes new: Snakemake compares checksums."""
         write_json(path, to_dict(self) | {"stamp": time.time_ns()})
 
-    def table_meaning(self, name: str) -> dict[str, Any]:
-        """What a table shows: its definition, the runs behind its cells, and the code that writes it."""
-        table = self.tables[name]
-        return to_dict(table) | {"code": self.code["tables"], "slugs": [self.slugs[cell.run] for cell in table.cells]}
+    def meaning(self, kind: str, name: str) -> dict[str, Any]:
+        """What a table or figure shows: its definition, the runs or analyses behind it, and the code that makes it."""
+        spec = self.tables[name] if kind == "tables" else self.figures[name]
+        return to_dict(spec) | {"code": self.code[kind], "slugs": [self.slugs[key] for key in self.sources(kind, name)]}
 
-    def is_current(self, name: str) -> bool:
-        """Whether a table that exists means what this plan means by it, and still has all its records."""
-        written = self.table_meaning_file(name)
-        return (
-            written.exists() and read_json(written) == self.table_meaning(name) and self.has_records(self.tables[name])
+    def sources(self, kind: str, name: str) -> list[str]:
+        """Keys of the runs and analyses that a table or figure is made from."""
+        table = self.tables[name] if kind == "tables" else self.figures[name].table
+        keys = [cell.run for cell in table.cells] if table else []
+        return list(dict.fromkeys(keys + list(self.figures[name].analyses if kind == "figures" else ())))
+
+    def is_current(self, kind: str, name: str) -> bool:
+        """Whether a table or figure that exists means what this plan means by it, and still has all it is made from."""
+        written = self.meaning_file(kind, name)
+        return written.exists() and read_json(written) == self.meaning(kind, name) and self.has_sources(kind, name)
+
+    def has_sources(self, kind: str, name: str) -> bool:
+        """Whether all records and analyses behind a table or figure are there."""
+        table = self.tables[name] if kind == "tables" else self.figures[name].table
+        return all(
+            self.analysis_file(key).exists()
+            if key in self.analyses
+            else all(self.record(key, seed).exists() for seed in range(table.seeds if table else 0))
+            for key in self.sources(kind, name)
         )
-
-    def has_records(self, table: TableSpec) -> bool:
-        """Whether every cell of a table has all its records."""
-        return all(self.record(cell.run, seed).exists() for cell in table.cells for seed in range(table.seeds))
 
     @classmethod
     def thaw(cls, path: Path) -> "Plan":

@@ -1,14 +1,14 @@
 """The paper's printed numbers, found by table and cell."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from hald.plan.config import read_yaml
 from hald.specs.table import Printed
 
-PLACE = ("dataset", "images", "evaluation", "student", "ipc", "slc")
+PLACE = ("dataset", "images", "evaluation", "student", "ipc", "slc", "metric", "stage")
 
 
 @dataclass(frozen=True)
@@ -19,18 +19,28 @@ class PaperTables:
     cells: dict[str, dict[tuple[Any, ...], Printed]] = field(default_factory=dict)
 
     def printed(self, table: str, place: Mapping[str, Any]) -> Printed | None:
-        """The paper's number for a cell: same dataset, images, evaluation, student, IPC and SLC."""
-        return self.cells.get(table, {}).get(tuple(place[name] for name in PLACE))
+        """The paper's number for a cell: same dataset, images, evaluation, student, IPC, SLC and metric."""
+        return self.cells.get(table, {}).get(tuple(place.get(name) for name in PLACE))
 
 
 def read_paper(root: Path) -> PaperTables:
     """Read config/paper/tables.yaml below `root`."""
     content = read_yaml(root / "config/paper/tables.yaml")
-    cells = {
-        name: {tuple(record.get(part) for part in PLACE): _printed(record) for record in table["records"]}
-        for name, table in content.items()
-    }
+    cells = {name: _by_place(table["records"]) for name, table in content.items()}
     return PaperTables({name: table["number"] for name, table in content.items() if "number" in table}, cells)
+
+
+def _by_place(records: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], Printed]:
+    """Records by what they are about; of two about the same thing the first counts, the other becomes a note."""
+    found: dict[tuple[Any, ...], Printed] = {}
+    for record in records:
+        place, printed = tuple(record.get(part) for part in PLACE), _printed(record)
+        if place in found:
+            first, said = found[place], "; ".join((f"elsewhere {printed.value:g}", *printed.notes))
+            found[place] = replace(first, notes=(*first.notes, said))
+        else:
+            found[place] = printed
+    return found
 
 
 def _printed(record: Mapping[str, Any]) -> Printed:

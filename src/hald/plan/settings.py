@@ -6,6 +6,7 @@ They are apart from the specs, so that a new option or other words never change 
 from dataclasses import dataclass
 from typing import Literal
 
+from hald.plan.outcome_settings import Analysis, Figure
 from hald.specs.base import option
 from hald.specs.images import Recover
 from hald.specs.teacher import Recipe
@@ -292,6 +293,11 @@ class Table:
         "Fields that make a row: dataset, images, ipc, slc, sli, student, evaluation, label", ("images", "slc")
     )
     columns: tuple[str, ...] = option("Fields that make a column", ("evaluation",), minItems=1)
+    analysis: str | None = option("Analysis that the numbers come from, instead of runs", None)
+    values: dict[str, str] = option(
+        "Numbers of the analysis: what the field `metric` shows -> place in its result, e.g. paper.mean_strong",
+        {},
+    )
 
 
 @dataclass(frozen=True)
@@ -340,6 +346,8 @@ class Experiment:
     images: dict[str, Images] = option("Image sets by name; a table says at which IPC")
     students: dict[str, Student] = option("Students by name")
     tables: dict[str, Table] = option("Results tables by id: `snakemake results/tables/<id>.csv` makes one")
+    analyses: dict[str, Analysis] = option("Analyses by name: what tables and figures of them show", {})
+    figures: dict[str, Figure] = option("Figures by id: `snakemake results/figures/<id>.png` makes one", {})
     evaluations: dict[str, Evaluation] = option(
         "Training protocols by name, and changes to those of config/evaluations.yaml (merged key by key)", {}
     )

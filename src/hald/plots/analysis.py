@@ -7,8 +7,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
+from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter1d
 
-from hald.analysis.gradients import smoothed
 from hald.plots.style import FAINT, IMAGE_SETS, INK, PALETTE, VERMILION, legend_above, looks, name_of, panels, styled
 
 Result = Mapping[str, Any]
@@ -66,6 +67,11 @@ def gradient_similarity(results: Mapping[str, Result], sigma: float = 70.0) -> F
     ax.set_ylabel("Cosine of soft and hard gradient")
     legend_above(figure, [ax])
     return figure
+
+
+def smoothed(series: NDArray[np.float64], sigma: float = 70.0) -> NDArray[np.float64]:
+    """Gaussian smoothing over steps (n,), mirrored at the ends."""
+    return np.asarray(gaussian_filter1d(np.asarray(series, dtype=np.float64), sigma), dtype=np.float64)
 
 
 @styled

@@ -1,6 +1,7 @@
 """What a results table is: runs, which of their fields make its rows and columns, and what the paper prints."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -16,12 +17,19 @@ class Printed:
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: where it stands, which run fills it, and the paper's number."""
+    """One cell: where it stands, which run fills it, and the paper's number.
+
+    Or which analysis: then `subject` is the number of one of its subjects, and `value` the path of a number in what was
+    found about it.
+    """
 
     row: tuple[str, ...]
     column: tuple[str, ...]
-    run: str  # key of the run
+    run: str  # key of the run, or of the analysis
     paper: Printed | None = None
+    place: dict[str, Any] = field(default_factory=dict)  # all fields that rows and columns may show
+    subject: int = 0
+    value: str | None = None
 
 
 @dataclass(frozen=True)
@@ -35,3 +43,8 @@ class TableSpec:
     seeds: int
     cells: tuple[Cell, ...]
     number: int | None = None
+
+    @property
+    def of_analyses(self) -> bool:
+        """Whether its cells come from analyses, not from runs."""
+        return any(cell.value is not None for cell in self.cells)

@@ -13,7 +13,7 @@ from hald.specs.images import ImagesSpec
 from hald.synthesis.build import Places, Resources, Unit, write_arrays, write_record
 from hald.synthesis.grade import grade
 from hald.synthesis.imageset import ImageSet
-from hald.synthesis.preview import write_preview
+from hald.synthesis.preview import draw_sheet
 
 
 def assemble(
@@ -43,7 +43,7 @@ def assemble(
         log.info("%(arch)s classifies %(classified).1f %% of the set as meant", entry)
     if grades:
         facts |= {"classified": grades[0]["classified"], "diversity": grades[0]["diversity"], "teachers": grades}
-    write_preview(images, finished / "preview.png")
+    draw_sheet(images.folder, images.ipc).save(finished / "preview.png")
     facts |= {"method": spec.method, "spec": to_dict(spec), "dataset_digest": dataset.digest}
     write_record(finished, classes, spec.ipc, digest, **facts)
     write_timing(finished / "timing.json", time.monotonic() - start, resources.device.type, *spec.effort)

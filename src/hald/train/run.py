@@ -22,6 +22,7 @@ from hald.files import write_json
 from hald.jobs import Progress, StopRequest, write_timing
 from hald.labels.store import LabelStore
 from hald.measure import TestSet, accuracy
+from hald.models.weights import save_weights
 from hald.provenance import require_same_data, versions
 from hald.specs.base import Identity, to_dict
 from hald.specs.run import RunSpec
@@ -69,16 +70,19 @@ class Course:
     temperature: float = 1.0  # the student's own (LPQLD)
 
 
-def evaluate(spec: RunSpec, seeds: list[int], places: Places, device: torch.device, identity: Identity) -> None:
-    """Train one student per seed that has no record yet."""
+def evaluate(
+    spec: RunSpec, seeds: list[int], places: Places, device: torch.device, identity: Identity, kept: int = 0
+) -> None:
+    """Train one student per seed that has no record yet; of the first `kept` seeds the students stay as well."""
     material = load_material(spec, places, device)
     with StopRequest() as stop:
         for seed in seeds:
             record = places.records / f"seed-{seed}.json"
-            if record.exists():
+            students = places.records / "students" / f"seed-{seed}" if seed < kept else None
+            if record.exists() and (students is None or student_file(students, len(spec.stages) - 1).exists()):
                 continue
             start = time.monotonic()
-            result, share = train(material, seed, places.partial / f"seed-{seed}", stop)
+            result, share = train(material, seed, places.partial / f"seed-{seed}", stop, students)
             kind, work = spec.effort
             timing = record.with_suffix(".timing.json")
             write_timing(timing, time.monotonic() - start, device.type, kind, work * share)
@@ -125,8 +129,18 @@ def label_bytes(store: LabelStore, pool: int) -> int:
     return int(sum(sizes[:whole])) + (round(sizes[whole] * rest / store.header.batches) if rest else 0)
 
 
-def train(material: Material, seed: int, partial: Path, stop: StopRequest) -> tuple[dict[str, Any], float]:
-    """Train one student: its result record, and the share of the epochs that was done here (not before a kill)."""
+def student_file(folder: Path, stage: int) -> Path:
+    """Weights of a student as they are after a stage."""
+    return folder / f"stage-{stage}.safetensors"
+
+
+def train(
+    material: Material, seed: int, partial: Path, stop: StopRequest, students: Path | None = None
+) -> tuple[dict[str, Any], float]:
+    """Train one student: its result record, and the share of the epochs that was done here (not before a kill).
+
+    Its weights after every stage go to the folder `students`, if there is one, the last ones last.
+    """
     spec = material.spec
     student = make_student(spec, seed, material.device)
     checkpoint = partial / "checkpoint.pt"
@@ -137,6 +151,8 @@ def train(material: Material, seed: int, partial: Path, stop: StopRequest) -> tu
     for epoch in range(first, spec.epochs):
         train_epoch(material, student, course, seed, epoch)
         progress.step(f"top-1 {course.curve[-1]['top1']:.2f} %" if course.curve else "")
+        if students and epoch + 1 in (*course.starts, spec.epochs):
+            save_weights(student.model, student_file(students, stage_at(course.starts, epoch)[0]))
         if epoch + 1 < spec.epochs:
             if stop.signal or (epoch + 1) % CHECKPOINT_EPOCHS == 0:
                 state = {"course": asdict(course), "scaler": student.scaler.state_dict()}

@@ -1,0 +1,83 @@
+"""Where the analyses find their students, teachers, images and test pictures."""
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from hald.analysis.probe import Pixels, Probe
+from hald.analysis.stored import image_labels
+from hald.data.reader import PreparedDataset, open_dataset
+from hald.draws import Ints
+from hald.labels.store import LabelStore
+from hald.measure import TestSet
+from hald.models.build import build_model
+from hald.models.layout import laid_out
+from hald.models.weights import load_weights
+from hald.specs.analysis import AnalysisSpec, Subject
+from hald.teacher import load_teacher
+from hald.train.run import student_file
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders by key: label stores, teachers, kept students with their networks, and the prepared dataset."""
+
+    dataset: Path
+    stores: dict[str, Path]
+    teachers: dict[str, Path]
+    students: dict[str, Path]
+    archs: dict[str, str]
+
+
+class Lab:
+    """What one analysis looks at, opened when it is asked for."""
+
+    def __init__(self, spec: AnalysisSpec, places: Places, device: torch.device) -> None:
+        self.spec, self.places, self.device = spec, places, device
+        self._stores: dict[str, LabelStore] = {}
+
+    @functools.cached_property
+    def dataset(self) -> PreparedDataset:
+        """The prepared dataset."""
+        return open_dataset(self.places.dataset)
+
+    @functools.cached_property
+    def test(self) -> tuple[Pixels, Ints]:
+        """Test pictures (N, 3, S, S) uint8 and their classes."""
+        split = TestSet.of(self.dataset.test, self.device)
+        return split.pixels, split.labels.cpu().numpy()
+
+    def store(self, subject: Subject) -> LabelStore:
+        """A subject's label store, of the dataset's classes."""
+        if subject.labels not in self._stores:
+            store = self._stores[subject.labels] = LabelStore(self.places.stores[subject.labels])
+            store.require_classes(self.dataset.classes, f"dataset {self.places.dataset}")
+        return self._stores[subject.labels]
+
+    def images(self, subject: Subject) -> tuple[torch.Tensor, Ints]:
+        """Distilled images (N, 3, S, S) uint8 on the device and their classes (N,)."""
+        store = self.store(subject)
+        return torch.from_numpy(store.images()).to(self.device), image_labels(store)
+
+    def student(self, subject: Subject) -> Probe:
+        """A kept student after the subject's stage."""
+        assert subject.run is not None
+        arch, header = self.places.archs[subject.run], self.store(subject).header
+        model = build_model(arch, len(header.classes), header.size)
+        load_weights(model, student_file(self.places.students[subject.run], subject.stage), arch)
+        mean, std = self.statistics
+        return Probe(laid_out(model, self.device).eval(), mean, std, header.size)
+
+    @property
+    def statistics(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """What students' inputs are normalised with."""
+        return tuple(self.spec.options["mean"]), tuple(self.spec.options["std"])
+
+    def teacher(self, subject: Subject) -> Probe:
+        """The teacher that a subject names, or the first of its store."""
+        store = self.store(subject)
+        folder = self.places.teachers[subject.teacher] if subject.teacher else store.teacher(0)
+        model, record = load_teacher(folder, store.header.classes, 0.0, self.device)
+        return Probe(model, record["mean"], record["std"], record["size"])

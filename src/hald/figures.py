@@ -1,0 +1,122 @@
+"""Figures by kind: from a table's cells or from the results of analyses to a drawing."""
+
+import base64
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from PIL import Image
+
+from hald.errors import UserError
+from hald.files import read_json
+from hald.plots import accuracy, analysis, drift
+from hald.plots.style import save
+from hald.specs.figure import FigureSpec
+from hald.specs.table import TableSpec
+from hald.tables import cell_rows
+
+Found = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a figure is drawn from: its spec, folders of run records and files of analyses by key."""
+
+    spec: FigureSpec
+    folders: dict[str, Path]
+    analyses: dict[str, Path]
+
+    @property
+    def table(self) -> TableSpec:
+        """The table whose cells are drawn."""
+        assert self.spec.table is not None
+        return self.spec.table
+
+    def points(self) -> list[Found]:
+        """The cells of the table, with what they are about and what was found."""
+        rows = cell_rows(self.table, self.folders).to_dict("records")
+        return [
+            cell.place | {str(name): value for name, value in row.items() if name not in cell.place}
+            for cell, row in zip(self.table.cells, rows, strict=True)
+        ]
+
+    def records(self) -> dict[str, list[Found]]:
+        """Result records of the seeds of every evaluation; the table has to leave one run for each."""
+        found: dict[str, list[Found]] = {}
+        for cell in self.table.cells:
+            name = cell.place["evaluation"]
+            if name in found:
+                raise UserError(
+                    f"figure '{self.spec.id}' has two runs of '{name}'; choose with `where`, e.g. {{images: rded}}"
+                )
+            seeds = (self.folders[cell.run] / f"seed-{seed}.json" for seed in range(self.table.seeds))
+            found[name] = [read_json(path) for path in seeds if path.is_file()]
+        return found
+
+    def subjects(self) -> Iterator[tuple[Found, Found]]:
+        """What each subject of the analyses is, and what was found about it."""
+        for key in self.spec.analyses:
+            for subject in read_json(self.analyses[key])["subjects"]:
+                yield subject["place"], subject
+
+    def by(self, field: str) -> dict[str, Found]:
+        """What was found, by one of the subjects' names."""
+        found: dict[str, Found] = {}
+        for place, subject in self.subjects():
+            if place[field] in found:
+                raise UserError(
+                    f"figure '{self.spec.id}' has two subjects with {field} '{place[field]}'; draw them apart"
+                )
+            found[place[field]] = subject
+        return found
+
+
+def _landscape(m: Material) -> Figure:
+    grids = {(split, name): found[split] for split in ("train", "test") for name, found in m.by("evaluation").items()}
+    return analysis.landscapes(grids)
+
+
+def _embedding(m: Material) -> Figure:
+    found = m.by("evaluation")
+    return analysis.embeddings(found, next(iter(found.values()))["classes"])
+
+
+def _drift(m: Material) -> Figure:
+    examples: list[Any] = []
+    images: list[Any] = []
+    crops: list[Any] = []
+    for _, found in m.subjects():
+        examples += found["examples"]
+        images += [as_pixels(text) for text in found["images"]]
+        crops += [[as_pixels(text) for text in row] for row in found["crops"]]
+    return drift.drift_examples(examples, images, crops)
+
+
+def as_pixels(text: str) -> Any:
+    """(H, W, 3) uint8 of a picture in a result file."""
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(text))).convert("RGB"))
+
+
+KINDS: dict[str, Callable[[Material], Figure]] = {
+    "accuracy_over_slc": lambda m: accuracy.accuracy_over(m.points(), "slc_effective"),
+    "accuracy_over_bytes": lambda m: accuracy.accuracy_over(m.points(), "label_bytes"),
+    "gain": lambda m: accuracy.gain(m.points()),
+    "learning_curves": lambda m: accuracy.learning_curves(m.records()),
+    "lvsd": lambda m: analysis.lvsd_histogram(
+        {name: [found["paper"], found["varied"]] for name, found in m.by("student").items()}
+    ),
+    "gradients": lambda m: analysis.gradient_similarity(m.by("images")),
+    "landscape": _landscape,
+    "embedding": _embedding,
+    "variance": lambda m: analysis.variance_law({name: found["variance"] for name, found in m.by("images").items()}),
+    "drift": _drift,
+}
+
+
+def write_figure(material: Material, stem: Path) -> list[Path]:
+    """Draw and write `stem`.png, .svg and .pdf."""
+    return save(KINDS[material.spec.kind](material), stem)

@@ -1,0 +1,63 @@
+"""Analyses and figures of an experiment, as the config describes them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from hald.specs.base import option
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One analysis: what is looked at (all combinations of its lists), and how much of it."""
+
+    kind: Literal[
+        "lvsd",
+        "crop_consistency",
+        "reference_consistency",
+        "teacher_consistency",
+        "gradients",
+        "landscape",
+        "embedding",
+        "theory",
+        "drift",
+        "storage",
+    ] = option("What is measured (docs/analyses.md)")
+    images: tuple[str, ...] = option("Image sets, by name", minItems=1)
+    ipc: tuple[int, ...] = option("Images per class", minItems=1, minimum=1, uniqueItems=True)
+    slc: int | None = option("Soft labels per class of students or labels; empty: one per image", None, minimum=1)
+    student: str | None = option("Student, by name; empty: the experiment's first", None)
+    evaluations: tuple[str, ...] = option("Evaluations whose students are looked at, by name", ("soft_only", "hald"))
+    teachers: tuple[str, ...] = option("Teachers that are asked (lvsd); empty: the experiment's", ())
+    reference: str | None = option("Evaluation of the reference student (reference_consistency)", None)
+    reference_slc: int | None = option("Its soft labels per class", None, minimum=1)
+    samples: int | None = option(
+        "How many: images (lvsd, drift), pairs per class (crop_consistency), classes (embedding); empty: the paper's",
+        None,
+        minimum=1,
+    )
+    crops: int | None = option("Crops per image (lvsd, the consistencies, drift); empty: the paper's", None, minimum=2)
+    epochs: int = option("Epochs of the training whose gradients are compared", 100, minimum=1)
+    resolution: int = option("Points along each side of a landscape, an odd number", 21, minimum=3)
+    seed: int = option("Seed of all draws", 42, minimum=0)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: drawn from a table or from analyses."""
+
+    kind: Literal[
+        "accuracy_over_slc",
+        "accuracy_over_bytes",
+        "gain",
+        "learning_curves",
+        "lvsd",
+        "gradients",
+        "landscape",
+        "embedding",
+        "variance",
+        "drift",
+    ] = option("How it is drawn")
+    caption: str = option("What it shows, in words")
+    table: str | None = option("Table whose cells are drawn (the first four kinds)", None)
+    where: dict[str, str] = option("Only cells with these fields, e.g. {images: rded}", {})
+    analyses: tuple[str, ...] = option("Analyses whose results are drawn (the other kinds)", ())

@@ -1,0 +1,242 @@
+"""What an experiment shows: its tables, analyses and figures, resolved into specs."""
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar
+
+from hald.errors import UserError
+from hald.plan.config import suggest
+from hald.plan.grids import PLACE, Place, places
+from hald.plan.model import Plan
+from hald.plan.outcome_settings import Analysis, Figure
+from hald.plan.paper import PaperTables
+from hald.plan.settings import Dataset, Experiment, Table
+from hald.specs.analysis import AnalysisSpec, Subject
+from hald.specs.base import to_dict
+from hald.specs.figure import FigureSpec
+from hald.specs.run import RunSpec
+from hald.specs.table import Cell, TableSpec
+
+V = TypeVar("V")
+STUDIED = ("crop_consistency", "reference_consistency", "teacher_consistency", "landscape", "embedding", "theory")
+FROM_TABLES = ("accuracy_over_slc", "accuracy_over_bytes", "gain", "learning_curves")
+
+
+class Builder(Protocol):
+    """What hald.plan.build gives: the experiment and its work, by name."""
+
+    @property
+    def plan(self) -> Plan: ...  # noqa: D102
+    @property
+    def experiment(self) -> Experiment: ...  # noqa: D102
+    @property
+    def paper(self) -> PaperTables: ...  # noqa: D102
+    @property
+    def where(self) -> str: ...  # noqa: D102
+    def settings(self) -> Dataset: ...  # noqa: D102
+    def dataset(self) -> str: ...  # noqa: D102
+    def teacher(self, name: str) -> str: ...  # noqa: D102
+    def labels(self, images: str, ipc: int) -> str: ...  # noqa: D102
+    def run(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> str: ...  # noqa: D102
+    def run_spec(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> RunSpec: ...  # noqa: D102
+    def add(self, specs: dict[str, Any], stage: str, spec: Any, slug: str) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Resolves the tables, analyses and figures of one experiment."""
+
+    b: Builder
+
+    def add_all(self) -> None:
+        """Put them into the plan."""
+        ex, plan = self.b.experiment, self.b.plan
+        analyses = {name: self.analysis(name, settings) for name, settings in ex.analyses.items()}
+        for name in (*ex.tables, *ex.figures):
+            if not re.fullmatch(r"[\w-]+", name):
+                raise UserError(f"table or figure id '{name}' becomes a file name: use letters, digits, - and _ only")
+        made: dict[str, TableSpec] = {}
+        for name, table in ex.tables.items():
+            made[name] = self.analysis_table(name, table, analyses) if table.analysis else self.table(name, table)
+            plan.tables[name] = joined(plan.tables[name], made[name]) if name in plan.tables else made[name]
+        for name, figure in ex.figures.items():
+            spec = self.figure(name, figure, made, analyses)
+            if plan.figures.setdefault(name, spec) != spec:
+                raise UserError(f"{self.b.where}: another experiment has a figure '{name}' too; rename one of them")
+
+    def table(self, table_id: str, table: Table) -> TableSpec:
+        """A table of accuracies; it asks for the runs of its cells."""
+        cells = []
+        for place in places(table, self.b.experiment.dataset, f"{self.b.where}: table '{table_id}'"):
+            key = self.b.run(**{name: place[name] for name in ("images", "ipc", "slc", "student", "evaluation")})
+            self.b.plan.seeds[key] = max(self.b.plan.seeds.get(key, 0), table.seeds)
+            cells.append(self._cell(table_id, table, place, key))
+        return self._table(table_id, table, cells)
+
+    def _cell(
+        self, table_id: str, table: Table, place: Place, key: str, subject: int = 0, value: str | None = None
+    ) -> Cell:
+        row, column = (tuple(str(place[name]) for name in names) for names in (table.rows, table.columns))
+        printed = self.b.paper.printed(table.published_as or table_id, place)
+        return Cell(row, column, key, printed, place, subject, value)
+
+    def _table(self, table_id: str, table: Table, cells: list[Cell]) -> TableSpec:
+        number = self.b.paper.numbers.get(table.published_as or table_id)
+        return TableSpec(table_id, table.caption, table.rows, table.columns, table.seeds, tuple(cells), number)
+
+    def analysis_table(self, table_id: str, table: Table, analyses: Mapping[str, str]) -> TableSpec:
+        """A table of numbers that an analysis found about its subjects."""
+        assert table.analysis is not None
+        key = self._known(analyses, table.analysis, f"table '{table_id}'", "analysis")
+        cells = []
+        for number, subject in enumerate(self.b.plan.analyses[key].subjects):
+            for metric, path in table.values.items():
+                place = dict.fromkeys(PLACE) | subject.place | {"metric": metric, "label": metric}
+                missing = next((name for name in table.rows + table.columns if name not in place), None)
+                if missing:
+                    raise UserError(f"{self.b.where}: table '{table_id}' shows '{missing}'. {suggest(missing, place)}")
+                cells.append(self._cell(table_id, table, place, key, number, path))
+        return self._table(table_id, replace(table, seeds=1), cells)
+
+    def analysis(self, name: str, settings: Analysis) -> str:
+        """An analysis and everything that it looks at."""
+        reference = None
+        if settings.kind == "reference_consistency":
+            if not settings.reference or not settings.reference_slc:
+                raise self._error(name, "needs `reference` (an evaluation) and `reference_slc`")
+            reference = self._trained(
+                settings, settings.images[0], settings.ipc[0], settings.reference_slc, settings.reference
+            )[-1]
+        if settings.kind == "landscape" and len(settings.evaluations) != 2:
+            raise self._error(name, f"compares two evaluations, found {len(settings.evaluations)}")
+        if settings.resolution % 2 == 0:
+            raise self._error(name, f"has resolution {settings.resolution}, which has no middle; take an odd number")
+        subjects = tuple(
+            itertools.chain.from_iterable(
+                self._subjects(name, settings, images, ipc) for images in settings.images for ipc in settings.ipc
+            )
+        )
+        if not subjects:
+            raise self._error(name, "finds nothing to look at: none of its evaluations has a hard stage")
+        options = {field: getattr(settings, field) for field in ("samples", "crops", "epochs", "resolution", "seed")}
+        dataset = self.b.settings()
+        options |= {"mean": dataset.mean, "std": dataset.std, "flip": dataset.augment.flip, "central": self._central()}
+        if settings.kind == "gradients":
+            options["runs"] = [
+                to_dict(
+                    self.b.run_spec(s.place["images"], s.place["ipc"], s.place["slc"], s.place["student"], "soft_only")
+                )
+                for s in subjects
+            ]
+        ex = self.b.experiment
+        spec = AnalysisSpec(settings.kind, self.b.dataset(), subjects, reference, options, ex.threads)
+        return self.b.add(self.b.plan.analyses, "analysis", spec, f"{ex.dataset}/{name}")
+
+    def _central(self) -> float:
+        """Share of the shorter side that the evaluation's centre crop keeps."""
+        dataset = self.b.settings()
+        return dataset.size / dataset.resize if dataset.resize else 1.0
+
+    def _subjects(self, name: str, settings: Analysis, images: str, ipc: int) -> Iterator[Subject]:
+        slc = settings.slc or ipc
+        if settings.kind in STUDIED:
+            for evaluation in settings.evaluations:
+                yield from chosen(settings.kind, self._trained(settings, images, ipc, slc, evaluation))
+            return
+        labels = self.b.labels(images, ipc)
+        views = -(-slc // ipc)
+        self.b.plan.views[labels] = max(self.b.plan.views.get(labels, 0), views)
+        ex = self.b.experiment
+        place = {"dataset": ex.dataset, "images": images, "ipc": ipc, "slc": slc, "student": self._student(settings)}
+        if settings.kind == "lvsd":
+            for teacher in settings.teachers or (ex.teacher,):
+                asked = {"evaluation": "lvsd", "student": teacher, "slc": None}
+                yield Subject(place | asked, labels, teacher=self.b.teacher(teacher))
+        elif settings.kind == "storage":
+            yield Subject({"dataset": ex.dataset, "ipc": ipc}, labels)
+        else:
+            yield Subject(place, labels)
+
+    def _student(self, settings: Analysis) -> str:
+        return settings.student or next(iter(self.b.experiment.students))
+
+    def _trained(self, settings: Analysis, images: str, ipc: int, slc: int, evaluation: str) -> list[Subject]:
+        """The student of a run after each of its stages; its weights will be kept."""
+        student, plan = self._student(settings), self.b.plan
+        run = self.b.run(images, ipc, slc, student, evaluation)
+        plan.seeds[run] = max(plan.seeds.get(run, 0), 1)
+        plan.kept[run] = 1
+        place = {"dataset": self.b.experiment.dataset, "images": images, "ipc": ipc, "slc": slc, "student": student}
+        return [
+            Subject(place | {"evaluation": evaluation, "stage": stage.kind}, plan.runs[run].labels, run, number)
+            for number, stage in enumerate(plan.runs[run].stages)
+        ]
+
+    def figure(
+        self, name: str, figure: Figure, tables: Mapping[str, TableSpec], analyses: Mapping[str, str]
+    ) -> FigureSpec:
+        """A figure of a table's cells or of analyses."""
+        where = f"figure '{name}'"
+        if (figure.kind in FROM_TABLES) != bool(figure.table) or bool(figure.table) == bool(figure.analyses):
+            raise UserError(
+                f"{self.b.where}: {where} of kind {figure.kind} needs "
+                + ("`table`, and no `analyses`" if figure.kind in FROM_TABLES else "`analyses`, and no `table`")
+            )
+        table = None
+        if figure.table:
+            table = self._known(tables, figure.table, where, "table")
+            cells = tuple(cell for cell in table.cells if _fits(cell.place, figure.where))
+            if not cells:
+                raise UserError(f"{self.b.where}: {where} has no cell of table '{figure.table}' with {figure.where}")
+            table = replace(table, cells=cells)
+        keys = tuple(self._known(analyses, analysis, where, "analysis") for analysis in figure.analyses)
+        return FigureSpec(name, figure.kind, figure.caption, table, keys)
+
+    def _known(self, known: Mapping[str, V], name: str, where: str, what: str) -> V:
+        if name not in known:
+            raise UserError(f"{self.b.where}: {where}: there is no {what} '{name}'. {suggest(name, known)}")
+        return known[name]
+
+    def _error(self, name: str, what: str) -> UserError:
+        return UserError(f"{self.b.where}: analysis '{name}' {what}")
+
+
+def chosen(kind: str, stages: list[Subject]) -> list[Subject]:
+    """The stages of a training that an analysis looks at, with the names that the paper has for them."""
+    if kind == "crop_consistency":
+        hard = next((i for i, subject in enumerate(stages) if i and subject.place["stage"] == "hard"), None)
+        if hard is None:
+            return []
+        return [_renamed(stages[hard - 1], stage="before_stage_B"), _renamed(stages[hard], stage="after_stage_B")]
+    if kind == "teacher_consistency" and len(stages) > 1:
+        before = f"{stages[0].place['evaluation']}_before_last_soft"
+        return [_renamed(stages[-2], stage=None, evaluation=before), _renamed(stages[-1], stage=None)]
+    return [_renamed(stages[-1], stage=None)]
+
+
+def _renamed(subject: Subject, **fields: Any) -> Subject:
+    return replace(subject, place=subject.place | fields)
+
+
+def _fits(place: Place, where: Mapping[str, str]) -> bool:
+    return all(str(place.get(name)) == value for name, value in where.items())
+
+
+def joined(table: TableSpec, more: TableSpec) -> TableSpec:
+    """One table of two experiments' cells."""
+    for name in ("caption", "rows", "columns", "seeds"):
+        if getattr(table, name) != getattr(more, name):
+            raise UserError(
+                f"table '{table.id}' is defined by two experiments, with {name} {getattr(table, name)!r} and "
+                f"{getattr(more, name)!r}: make them the same, or rename one"
+            )
+    taken = {(cell.row, cell.column): cell.run for cell in table.cells}
+    new = [cell for cell in more.cells if (cell.row, cell.column) not in taken]
+    if any(taken.get((cell.row, cell.column), cell.run) != cell.run for cell in more.cells):
+        raise UserError(
+            f"table '{table.id}' is defined by two experiments that put different runs into one cell; add `dataset` to "
+            f"its rows, or rename one of the tables"
+        )
+    return replace(table, cells=table.cells + tuple(new))

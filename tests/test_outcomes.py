@@ -1,0 +1,315 @@
+"""Analyses, their tables and figures: planned, computed on a kept student, drawn."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from PIL import Image
+
+from conftest import TINY_DEMO, copy_known, run_spec
+from hald.analysis.lab import Lab, Places
+from hald.analysis.run import analyse
+from hald.errors import UserError
+from hald.figures import Material, write_figure
+from hald.files import read_json, write_json
+from hald.jobs import StopRequest
+from hald.models.build import build_model
+from hald.models.weights import read_state
+from hald.plan import Plan, make_plan
+from hald.plan.jobs import RuleJobs
+from hald.plan.outcome_jobs import OutcomeJobs
+from hald.specs.analysis import AnalysisSpec, Subject
+from hald.specs.base import Identity
+from hald.specs.figure import FigureSpec
+from hald.specs.table import Cell, TableSpec
+from hald.tables import write_table
+from hald.train.run import Places as RunPlaces
+from hald.train.run import evaluate, load_material, student_file, train
+
+CPU = torch.device("cpu")
+
+OUTCOMES: dict[str, Any] = {
+    "analyses": {
+        "crops": {"kind": "crop_consistency", "images": ["rded"], "ipc": [2], "slc": 4, "evaluations": ["hald"]},
+        "teacher": {"kind": "teacher_consistency", "images": ["rded"], "ipc": [2], "slc": 4, "evaluations": ["hald"]},
+        "lvsd": {"kind": "lvsd", "images": ["real"], "ipc": [2]},
+        "gradients": {"kind": "gradients", "images": ["rded", "real"], "ipc": [2]},
+    },
+    "figures": {
+        "gain": {"kind": "gain", "caption": "gain", "table": "main"},
+        "drift": {"kind": "lvsd", "caption": "drift", "analyses": ["lvsd"]},
+    },
+}
+
+
+class Wildcards(dict):  # type: ignore[type-arg]
+    __getattr__ = dict.__getitem__
+
+
+def planned(folder: Path, **changes: Any) -> Plan:
+    if not (folder / "config").exists():
+        copy_known(folder / "config")
+    content = yaml.safe_load(TINY_DEMO) | OUTCOMES
+    content = content | {name: content.get(name, {}) | value for name, value in changes.items()}
+    (folder / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    return make_plan({"experiments": ["tiny"], "results": str(folder / "r"), "stores": str(folder / "s")}, folder)
+
+
+def analysis_of(plan: Plan, kind: str) -> tuple[str, AnalysisSpec]:
+    return next((key, spec) for key, spec in plan.analyses.items() if spec.kind == kind)
+
+
+def test_an_analysis_names_the_students_it_looks_at(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    _, crops = analysis_of(plan, "crop_consistency")
+    assert [(s.stage, s.place["stage"]) for s in crops.subjects] == [(0, "before_stage_B"), (1, "after_stage_B")]
+    _, teacher = analysis_of(plan, "teacher_consistency")
+    assert [(s.stage, s.place["evaluation"]) for s in teacher.subjects] == [(1, "hald_before_last_soft"), (2, "hald")]
+    (run,) = {s.run for s in crops.subjects + teacher.subjects}
+    assert plan.kept == {run: 1}
+    assert plan.seeds[run] == 2  # the table's, of which one student is kept
+    _, lvsd = analysis_of(plan, "lvsd")
+    assert [plan.teachers[s.teacher or ""].arch for s in lvsd.subjects] == ["small/resnet10-w4"]
+
+
+def test_a_kept_student_belongs_to_a_finished_run(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    (run,) = plan.kept
+    jobs = RuleJobs(plan, "plan.json")
+    for seed in range(2):
+        write_json(plan.record(run, seed), {"top1": 50.0})
+    assert jobs.missing_records(run, 2) == [str(plan.record(run, 0))]  # its student is not there
+    student = plan.student(run, 0, 2)
+    student.parent.mkdir(parents=True)
+    student.touch()
+    assert jobs.missing_records(run, 2) == []
+
+
+def test_what_an_analysis_waits_for(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    outcomes = OutcomeJobs(RuleJobs(plan, "plan.json"))
+    key, spec = analysis_of(plan, "crop_consistency")
+    (run,) = plan.kept
+    wanted = set(outcomes.analysis_inputs(Wildcards(analysis=plan.slugs[key])))
+    assert str(plan.record(run, 1)) in wanted  # the block of both seeds ends with the second
+    assert any("manifest.json" in path for path in wanted)
+    assert str(plan.marker(spec.subjects[0].labels, 1)) in wanted
+    key, _ = analysis_of(plan, "gradients")  # trains a student of its own: no run is asked for
+    assert not any("/runs/" in path for path in outcomes.analysis_inputs(Wildcards(analysis=plan.slugs[key])))
+    work = outcomes.analysis(Wildcards(analysis=plan.slugs[key]))
+    assert json.loads(json.dumps(work))["stage"] == "analysis"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"analyses": {"x": {"kind": "reference_consistency", "images": ["rded"], "ipc": [2]}}}, "needs `reference`"),
+        ({"analyses": {"x": {"kind": "landscape", "images": ["rded"], "ipc": [2], "evaluations": ["hald"]}}}, "two"),
+        ({"analyses": {"x": {"kind": "landscape", "images": ["rded"], "ipc": [2], "resolution": 4}}}, "odd"),
+        (
+            {
+                "analyses": {
+                    "x": {"kind": "crop_consistency", "images": ["rded"], "ipc": [2], "evaluations": ["soft_only"]}
+                }
+            },
+            "none of its evaluations has a hard stage",
+        ),
+        ({"figures": {"x": {"kind": "gain", "caption": "c"}}}, "needs `table`"),
+        ({"figures": {"x": {"kind": "gain", "caption": "c", "table": "mian"}}}, "Did you mean 'main'"),
+        ({"figures": {"x": {"kind": "drift", "caption": "c", "analyses": ["nope"]}}}, "no analysis 'nope'"),
+        (
+            {"figures": {"x": {"kind": "gain", "caption": "c", "table": "main", "where": {"images": "sre2l"}}}},
+            "no cell of table 'main'",
+        ),
+        ({"tables": {"x": {"caption": "c", "analysis": "lvs", "values": {"a": "b"}}}}, "Did you mean 'lvsd'"),
+        (
+            {"tables": {"x": {"caption": "c", "analysis": "lvsd", "rows": ["colour"], "values": {"a": "b"}}}},
+            "shows 'colour'",
+        ),
+    ],
+)
+def test_outcomes_that_cannot_be_are_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        planned(tmp_path, **change)
+
+
+def test_a_table_of_an_analysis_shows_its_numbers_beside_the_papers(tmp_path: Path) -> None:
+    values = {"mean_tr_sigma_strong": "paper.mean_strong"}
+    table = {"caption": "drift", "analysis": "lvsd", "rows": ["metric"], "columns": ["student"], "values": values}
+    plan = planned(tmp_path, tables={"drift": table})
+    (cell,) = plan.tables["drift"].cells
+    assert (cell.row, cell.column, cell.value) == (("mean_tr_sigma_strong",), ("resnet10",), "paper.mean_strong")
+    result = plan.analysis_file(cell.run)
+    stem = tmp_path / "drift"
+    write_table(plan.tables["drift"], {cell.run: result}, stem)
+    assert "| mean_tr_sigma_strong | – |" in stem.with_suffix(".md").read_text()
+    write_json(result, {"subjects": [{"paper": {"mean_strong": 0.0123456}}]})
+    write_table(plan.tables["drift"], {cell.run: result}, stem)
+    assert "| mean_tr_sigma_strong | 0.0123 |" in stem.with_suffix(".md").read_text()
+    write_json(result, {"subjects": [{"paper": {"weak": 1.0}}]})
+    with pytest.raises(UserError, match=r"no value 'paper.mean_strong': at 'mean_strong' there is weak"):
+        write_table(plan.tables["drift"], {cell.run: result}, stem)
+
+
+def test_figures_and_tables_are_made_again_when_their_sources_go(tmp_path: Path) -> None:
+    plan = planned(tmp_path)
+    outcomes = OutcomeJobs(RuleJobs(plan, "plan.json"))
+    write_json(plan.meaning_file("figures", "drift"), plan.meaning("figures", "drift"))
+    key, _ = analysis_of(plan, "lvsd")
+    assert outcomes.figure_inputs(Wildcards(figure="drift")) == ["plan.json", str(plan.analysis_file(key))]
+    write_json(plan.analysis_file(key), {})
+    assert outcomes.figure_inputs(Wildcards(figure="drift")) == []
+    with pytest.raises(UserError, match="there is no figure 'drifts' in this plan. Did you mean 'drift'"):
+        outcomes.figure_inputs(Wildcards(figure="drifts"))
+
+
+@pytest.fixture
+def lab_places(store: Path, digits: Path, teacher: Path, tmp_path: Path) -> Places:
+    """A student trained through three stages, all of them kept."""
+    places = RunPlaces(digits, store, tmp_path / "run", tmp_path / "partial")
+    evaluate(run_spec(), [0], places, CPU, Identity("k", "c"), kept=1)
+    return Places(digits, {"l": store}, {"t": teacher}, {"r": tmp_path / "run/students/seed-0"}, {"r": run_spec().arch})
+
+
+def test_students_are_kept_after_every_stage(lab_places: Places, store: Path, digits: Path, tmp_path: Path) -> None:
+    folder = lab_places.students["r"]
+    assert [path.name for path in sorted(folder.iterdir())] == [f"stage-{n}.safetensors" for n in range(3)]
+    # the student after the first stage is that of a training which ends there
+    material = load_material(run_spec(), RunPlaces(digits, store, tmp_path, tmp_path), CPU)
+    with StopRequest() as stop:
+        train(material, 0, tmp_path / "again", stop, tmp_path / "again")
+    for stage in range(3):
+        a, b = (read_state(student_file(place, stage)) for place in (folder, tmp_path / "again"))
+        assert all(torch.equal(a[name], b[name]) for name in a)
+    first, last = (read_state(student_file(folder, stage)) for stage in (0, 2))
+    assert not torch.equal(first["fc.weight"], last["fc.weight"])
+
+
+def test_a_record_without_its_student_is_trained_again(
+    lab_places: Places, store: Path, digits: Path, tmp_path: Path
+) -> None:
+    record, student = tmp_path / "run/seed-0.json", lab_places.students["r"] / "stage-2.safetensors"
+    before, kept = record.read_bytes(), student.read_bytes()
+    student.unlink()
+    places = RunPlaces(digits, store, tmp_path / "run", tmp_path / "partial")
+    evaluate(run_spec(), [0], places, CPU, Identity("k", "c"), kept=1)
+    assert (record.read_bytes(), student.read_bytes()) == (before, kept)
+
+
+def spec_of(kind: str, subjects: list[Subject], **options: Any) -> AnalysisSpec:
+    plain = {"samples": 3, "crops": 2, "epochs": 1, "resolution": 3, "seed": 0, "flip": 0.0, "central": 1.0}
+    plain |= {"mean": (0.3,) * 3, "std": (0.3,) * 3}
+    reference = subjects[0] if kind == "reference_consistency" else None
+    return AnalysisSpec(kind, "d", tuple(subjects), reference, plain | options, 1)
+
+
+def subject(stage: int = 2, **place: Any) -> Subject:
+    names = {"dataset": "digits", "images": "real", "ipc": 2, "slc": 4, "student": "s", "evaluation": f"e{stage}"}
+    return Subject(names | place, "l", "r", stage, "t")
+
+
+KINDS = {
+    "lvsd": lambda found: 0 <= found["varied"]["mean_weak"] < found["varied"]["mean_strong"],
+    "crop_consistency": lambda found: 0 < found["same_image"]["cosine"] <= 1,
+    "reference_consistency": lambda found: found["T0_5"]["cosine_percent"] == 100 * found["T0_5"]["cosine"],
+    "teacher_consistency": lambda found: 0 < found["T1"]["js"] < np.log(2),
+    "gradients": lambda found: found["labels_per_image"] <= found["effective_labels_per_image"],
+    "landscape": lambda found: np.array(found["test"]["losses"]).shape == (3, 3),
+    "embedding": lambda found: len(found["points"]) == len(found["labels"]),
+    "theory": lambda found: found["variance"][0]["measured"] == pytest.approx(found["variance"][0]["expected"]),
+    "drift": lambda found: len(found["crops"]) == 3,
+    "storage": lambda found: found["full_label_fp16_mb"] == 300 * 20 * 10 * 2 / 2**20,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_analysis_runs_on_a_real_student(kind: str, lab_places: Places, tmp_path: Path) -> None:
+    from hald.specs.base import to_dict
+
+    runs = {"runs": [to_dict(run_spec(epochs=1))] * 2} if kind == "gradients" else {}
+    spec = spec_of(kind, [subject(1, images="a"), subject(2, images="b")], **runs)
+    result = tmp_path / "found.json"
+    analyse(spec, lab_places, tmp_path / "parts", result, CPU, Identity("k", "c"))
+    found = read_json(result)
+    assert [entry["place"]["evaluation"] for entry in found["subjects"]] == ["e1", "e2"]
+    assert all(KINDS[kind](entry) for entry in found["subjects"])
+    assert not (tmp_path / "parts").exists()
+    again = tmp_path / "again.json"
+    analyse(spec, lab_places, tmp_path / "parts", again, CPU, Identity("k", "c"))
+    assert again.read_bytes() == result.read_bytes()
+
+
+def test_a_student_agrees_with_itself(lab_places: Places) -> None:
+    from hald.analysis.kinds import KINDS as FOUND
+
+    spec = spec_of("reference_consistency", [subject(2), subject(1)])
+    itself, other = (FOUND[spec.kind](Lab(spec, lab_places, CPU), number) for number in range(2))
+    assert itself["T1"]["cosine"] == pytest.approx(1.0)
+    assert itself["T1"]["js"] == pytest.approx(0.0, abs=1e-9)
+    assert other["T1"]["cosine"] < 0.9999
+
+
+def test_a_killed_analysis_keeps_its_finished_subjects(lab_places: Places, tmp_path: Path) -> None:
+    spec = spec_of("crop_consistency", [subject(1), subject(2)])
+    write_json(tmp_path / "parts/0.json", {"same_image": {"cosine": 0.5}})  # an earlier attempt's
+    analyse(spec, lab_places, tmp_path / "parts", tmp_path / "found.json", CPU, Identity("k", "c"))
+    first, second = read_json(tmp_path / "found.json")["subjects"]
+    assert first["same_image"] == {"cosine": 0.5}
+    assert 0 < second["same_image"]["cosine"] <= 1
+
+
+DRAWN = {
+    "lvsd": ("lvsd", {"evaluation": "x"}),
+    "gradients": ("gradients", {}),
+    "landscape": ("landscape", {}),
+    "embedding": ("embedding", {}),
+    "variance": ("theory", {}),
+    "drift": ("drift", {}),
+}
+
+
+@pytest.mark.parametrize("kind", DRAWN)
+def test_figures_are_drawn_from_the_results_of_analyses(kind: str, lab_places: Places, tmp_path: Path) -> None:
+    from hald.specs.base import to_dict
+
+    analysis, _ = DRAWN[kind]
+    runs = {"runs": [to_dict(run_spec(epochs=1))] * 2} if analysis == "gradients" else {}
+    subjects = [subject(1, images="a", student="s1"), subject(2, images="b", student="s2")]
+    result = tmp_path / "found.json"
+    analyse(spec_of(analysis, subjects, **runs), lab_places, tmp_path / "parts", result, CPU, Identity("k", "c"))
+    material = Material(FigureSpec("f", kind, "caption", None, ("key",)), {}, {"key": result})
+    files = write_figure(material, tmp_path / "figure")
+    assert [path.suffix for path in files] == [".png", ".svg", ".pdf"]
+    with Image.open(files[0]) as picture:
+        assert picture.width > 300
+        assert len(set(picture.convert("L").resize((64, 64)).tobytes())) > 5  # something is on it
+
+
+def test_figures_are_drawn_from_tables(tmp_path: Path) -> None:
+    cells, folders = [], {}
+    for evaluation, top1 in (("soft_only", 20.0), ("hald", 30.0)):
+        folders[evaluation] = tmp_path / evaluation
+        record = {"top1": top1, "top5": 60.0, "label_bytes": 2**20, "slc_effective": 10}
+        curve = [{"epoch": e, "stage": "soft", "loss": 1.0 / e, "top1": top1 * e / 2} for e in (1, 2)]
+        more = {"curve": curve, "stage_starts": [0], "spec": {"stages": [{"kind": "soft"}]}}
+        write_json(folders[evaluation] / "seed-0.json", record | more)
+        place = {"images": "rded", "evaluation": evaluation, "slc": 10}
+        cells.append(Cell(("rded",), (evaluation,), evaluation, None, place))
+    table = TableSpec("t", "caption", ("images",), ("evaluation",), 1, tuple(cells))
+    for kind in ("accuracy_over_slc", "accuracy_over_bytes", "gain", "learning_curves"):
+        material = Material(FigureSpec("f", kind, "caption", table, ()), folders, {})
+        assert len(write_figure(material, tmp_path / kind)) == 3
+    twice = TableSpec("t", "caption", ("images",), ("evaluation",), 1, (*cells, cells[0]))
+    with pytest.raises(UserError, match="two runs of 'soft_only'"):
+        Material(FigureSpec("f", "learning_curves", "c", twice, ()), folders, {}).records()
+
+
+def test_a_kept_students_network_is_what_the_run_says(lab_places: Places) -> None:
+    probe = Lab(spec_of("embedding", [subject(2)]), lab_places, CPU).student(subject(2))
+    state = read_state(student_file(lab_places.students["r"], 2))
+    assert torch.equal(probe.model.state_dict()["fc.weight"], state["fc.weight"])
+    assert probe.model.state_dict().keys() == build_model(run_spec().arch, 10, 32).state_dict().keys()
