@@ -1,0 +1,76 @@
+"""The report: one page that works without a network, with tables, figures, previews and records in it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from browser import browser, is_there
+from conftest import TINY_DEMO, Project, tiny_project
+
+pytestmark = pytest.mark.slow
+
+SHOWN = {
+    "analyses": {"lvsd": {"kind": "lvsd", "images": ["real"], "ipc": [2], "samples": 10}},
+    "figures": {
+        "gain": {"kind": "gain", "caption": "Gain on two digits", "table": "main"},
+        "drift": {"kind": "lvsd", "caption": "Drift of a small teacher", "analyses": ["lvsd"]},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The small experiment with figures, run to its report."""
+    project = tiny_project(tmp_path_factory.mktemp("report") / "project")
+    content = yaml.safe_load(TINY_DEMO) | SHOWN
+    content["tables"]["drift"] = {
+        "caption": "Drift",
+        "analysis": "lvsd",
+        "rows": ["metric"],
+        "columns": ["student"],
+        "values": {"strong": "paper.mean_strong"},
+    }
+    (project.folder / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    project.run()
+    project.run("--report", "results/report.html")
+    return project
+
+
+def test_everything_that_is_shown_is_made(reported: Project) -> None:
+    figures = {path.name for path in (reported.folder / "results/figures").glob("*.*")}
+    assert figures == {f"{name}.{suffix}" for name in ("gain", "drift") for suffix in ("png", "svg", "pdf")}
+    assert len(list((reported.folder / "results/figures/previews").glob("*/*.png"))) == 2
+    assert len(list((reported.folder / "results/analyses").glob("*/lvsd_*.json"))) == 2  # the result and its timing
+    assert "Nothing to be done" in reported.run().stdout
+
+
+def test_one_figure_schedules_only_what_it_needs(reported: Project) -> None:
+    for result in (reported.folder / "results/analyses").glob("*/lvsd_*.json"):
+        result.unlink()
+    assert reported.planned("results/figures/drift.png") == {"analysis": 1, "figure": 1}
+    assert reported.planned("results/figures/gain.png") == {}
+    reported.run()
+
+
+def test_the_page_needs_no_network(reported: Project) -> None:
+    page = (reported.folder / "results/report.html").read_text()
+    assert 'src="http' not in page
+    assert '<link rel="stylesheet" href="http' not in page
+
+
+@pytest.mark.skipif(not is_there(), reason="needs chromium and chromium-driver (Debian packages)")
+def test_the_page_opens_and_shows_a_table_and_a_figure(reported: Project, tmp_path: Path) -> None:
+    with browser(tmp_path / "profile") as window:
+        window.open(reported.folder / "results/report.html")
+        window.wait("return document.body.innerText.includes('Tables')")
+        for category in ("Tables", "Figures", "Distilled images", "Run records"):
+            assert category in window.text()
+        window.click("Tables")
+        window.wait("return document.body.innerText.includes('small')")
+        assert window.errors() == []
+        window.picture(tmp_path / "report.png")
+    with browser(tmp_path / "other") as window:
+        window.open(reported.folder / "results/tables/main.html")
+        assert "hald" in window.text()
+        assert window.errors() == []
