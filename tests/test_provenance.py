@@ -54,7 +54,6 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.draws": ALL - {"tables"},
     "hald.labels": LABELS,
     "hald.labels.adopt": NONE,
-    "hald.labels.claim": LABELS,
     "hald.labels.codec": LABELS,
     "hald.labels.command": NONE,
     "hald.labels.exchange": NONE,

@@ -52,6 +52,12 @@ def _parser() -> argparse.ArgumentParser:
     images_command.add_parser(commands)
     labels_command.add_parser(commands)
     runs_command.add_parser(commands)
+    jobs = commands.add_parser(
+        "jobs",
+        help="Slurm jobs that an earlier, killed run left behind: list them, wait for them, or have them save and end",
+    )
+    jobs.add_argument("action", choices=["ls", "wait", "stop"], nargs="?", default="ls")
+    jobs.set_defaults(run=_jobs)
     docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
     docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
     docs.set_defaults(run=_docs)
@@ -75,6 +81,18 @@ def _tables(options: argparse.Namespace) -> int:
     for path in (plan.table_file(name, "md") for name in plan.tables):
         if path.exists():
             print(path)
+    return 0
+
+
+def _jobs(options: argparse.Namespace) -> int:
+    from hald.slurm import queued_jobs, stop_jobs, wait_for_jobs
+
+    if options.action == "ls":
+        for job in queued_jobs(Path.cwd()):
+            print(f"{job.number:>9}  {job.state.lower():<10} {job.node:<10} {job.what}")
+    else:
+        (wait_for_jobs if options.action == "wait" else stop_jobs)(Path.cwd())
+        print("no jobs of this folder are in Slurm's queue")
     return 0
 
 

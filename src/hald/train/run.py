@@ -4,6 +4,7 @@ A run is a list of stages under one AdamW and one per-epoch schedule. Everything
 epoch), so a resumed run continues exactly where the killed one was.
 """
 
+import contextlib
 import shutil
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from hald.checkpoint import load_checkpoint, save_checkpoint, seed_epoch
 from hald.data.reader import open_dataset
 from hald.errors import UserError
 from hald.files import write_json
-from hald.jobs import Progress, StopRequest, write_timing
+from hald.jobs import Progress, StopRequest, exclusive, write_timing
 from hald.labels.store import LabelStore
 from hald.measure import TestSet, accuracy
 from hald.provenance import require_same_data, versions
@@ -74,17 +75,25 @@ def evaluate(spec: RunSpec, seeds: list[int], places: Places, device: torch.devi
     material = load_material(spec, places, device)
     with StopRequest() as stop:
         for seed in seeds:
-            record = places.records / f"seed-{seed}.json"
-            if record.exists():
-                continue
-            start = time.monotonic()
-            result, share = train(material, seed, places.partial / f"seed-{seed}", stop)
-            kind, work = spec.effort
-            timing = record.with_suffix(".timing.json")
-            write_timing(timing, time.monotonic() - start, device.type, kind, work * share)
-            write_json(record, {**asdict(identity), "versions": versions("torch", "torchvision", "numpy"), **result})
-            stop.check()
-    shutil.rmtree(places.partial, ignore_errors=True)
+            with exclusive(places.partial / f"seed-{seed}.claim"):
+                evaluate_seed(material, seed, places, identity, stop)
+            if seed != seeds[-1]:
+                stop.check()
+    with contextlib.suppress(OSError):  # another job may train other seeds
+        places.partial.rmdir()
+
+
+def evaluate_seed(material: Material, seed: int, places: Places, identity: Identity, stop: StopRequest) -> None:
+    """Train the student of one seed and write its record, unless there is one."""
+    record, partial = places.records / f"seed-{seed}.json", places.partial / f"seed-{seed}"
+    if not record.exists():
+        start = time.monotonic()
+        result, share = train(material, seed, partial, stop)
+        kind, work = material.spec.effort
+        timing = record.with_suffix(".timing.json")
+        write_timing(timing, time.monotonic() - start, material.device.type, kind, work * share)
+        write_json(record, {**asdict(identity), "versions": versions("torch", "torchvision", "numpy"), **result})
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def load_material(spec: RunSpec, places: Places, device: torch.device) -> Material:
@@ -138,7 +147,7 @@ def train(material: Material, seed: int, partial: Path, stop: StopRequest) -> tu
         train_epoch(material, student, course, seed, epoch)
         progress.step(f"top-1 {course.curve[-1]['top1']:.2f} %" if course.curve else "")
         if epoch + 1 < spec.epochs:
-            if stop.signal or (epoch + 1) % CHECKPOINT_EPOCHS == 0:
+            if stop.save_now(epoch + 1, CHECKPOINT_EPOCHS):
                 state = {"course": asdict(course), "scaler": student.scaler.state_dict()}
                 save_checkpoint(checkpoint, student.model, student.optimizer, epoch + 1, **state)
             stop.check()
