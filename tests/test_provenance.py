@@ -86,6 +86,7 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.plan.published": NONE,
     "hald.plan.schema": NONE,
     "hald.plan.settings": NONE,
+    "hald.plan.sizes": NONE,
     "hald.plan.summary": NONE,
     "hald.plots": NONE,
     "hald.plots.accuracy": NONE,
