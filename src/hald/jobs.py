@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from hald.claim import Claim
 from hald.errors import UserError
-from hald.files import write_json
+from hald.files import explained, write_json
 from hald.progress import Progress, duration, log
 from hald.provenance import code_digests
 from hald.scratch import staged
@@ -108,7 +108,10 @@ def job(snakemake: Any) -> Iterator[dict[str, Any]]:
             work = dict(snakemake.params.get("work", {}))
             _require_code(work)
             log.info("at work on %s", place())
-            with StopRequest() as stop, _alone(work):
+            with StopRequest() as stop, _alone(work) as alone, explained("this job could not write its results"):
+                if alone and Path(snakemake.output[0]).exists():  # Snakemake removed it when this job began
+                    log.info("another job has made it meanwhile")
+                    sys.exit(0)
                 yield staged(work)
                 stop_noted = stop.signal
         except UserError as error:
@@ -132,11 +135,14 @@ def place() -> str:
     return platform.node() + (f", Slurm job {number} {node}".rstrip() if number else "")
 
 
-def _alone(work: dict[str, Any]) -> contextlib.AbstractContextManager[None]:
-    """The claim of a stage that is one piece of work. Stages of many units claim each of them when they come to it."""
+@contextlib.contextmanager
+def _alone(work: dict[str, Any]) -> Iterator[bool]:
+    """Claim a stage that is one piece of work (True). Stages of many units claim each of them when they come to it."""
     if "partial" in work and not work.keys() & {"units", "views", "seeds"}:
-        return exclusive(Path(f"{work['partial']}.claim"))
-    return contextlib.nullcontext()
+        with exclusive(Path(f"{work['partial']}.claim")):
+            yield True
+    else:
+        yield False
 
 
 def _require_code(work: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
+import yaml
 from cluster_runs import HERE, Run, SlurmJob, guarded, make_project, overheads, same_results, slurm
 
 from conftest import Project
@@ -77,12 +78,10 @@ def test_the_chain_through_slurm_gives_the_bytes_of_a_local_run(fresh: Run, undi
 def test_four_faults_in_one_run(fresh: Run, undisturbed: Project) -> None:
     """A time limit, a cancelled job, too little memory, a node that fails: each job is tried again and goes on."""
     hog(fresh.project, gigabytes=2)
-    fresh.start(
-        "--set-resources",
-        "squeeze:runtime=attempt",  # minutes; the warning comes some twenty seconds after the start
-        "squeeze:slurm_extra='--signal=USR1@40'",
-        "recover:mem_mb=1500 * attempt",
-    )
+    # minutes; the warning comes some twenty seconds after the start
+    limit(fresh.project, "squeeze", runtime="attempt", slurm_extra="\"'--signal=USR1@40'\"")
+    limit(fresh.project, "recover", mem_mb="1500 * attempt")
+    fresh.start()
     fresh.until(lambda: any("USR1" in text for text in [fresh.log("squeeze")]))
     fresh.until(lambda: len(fresh.files("rankings/*/*/*.npz")) >= 3)
     (ranking,) = fresh.running("rank")
@@ -105,11 +104,17 @@ def test_four_faults_in_one_run(fresh: Run, undisturbed: Project) -> None:
 
 def hog(project: Project, gigabytes: int) -> None:
     """Make recover jobs need more memory than their first attempt has. (Scripts are no part of any key.)"""
-    project.edit(
-        "workflow/scripts/recover.py",
-        "with job(snakemake) as work:",
-        f"HOG = bytes({gigabytes} << 30).replace(b'\\0', b'1')\nimport time; time.sleep(3)\n\nwith job(snakemake) as work:",
-    )
+    begin = "with job(snakemake) as work:"
+    need = f"import time\n\nHOG = bytearray(b'1') * ({gigabytes} << 30)\ntime.sleep(3)\n\n"  # Slurm looks every second
+    project.edit("workflow/scripts/recover.py", begin, need + begin)
+
+
+def limit(project: Project, rule: str, **resources: str) -> None:
+    """Give a rule other resources in the profile. (On the command line they would replace all those of the profile.)"""
+    path = project.folder / "slurm/config.yaml"
+    profile = yaml.safe_load(path.read_text())
+    profile["set-resources"][rule] |= {name: yaml.safe_load(value) for name, value in resources.items()}
+    path.write_text(yaml.safe_dump(profile))
 
 
 def warned(run: Run) -> None:

@@ -18,7 +18,7 @@ from hald.data.crops import CropRequest, Crops
 from hald.data.reader import PreparedDataset, open_dataset
 from hald.draws import permutation, uniforms
 from hald.errors import UserError
-from hald.files import read_json, write_atomic, write_json
+from hald.files import file_digest, read_json, write_atomic, write_buffered, write_json
 from hald.jobs import Progress, StopRequest, log, write_timing
 from hald.provenance import require_same_classes, require_same_data
 from hald.specs.base import to_dict
@@ -78,7 +78,7 @@ def _moments(count: Tensor, total: Tensor, square: Tensor) -> tuple[Tensor, Tens
 def _save(unfinished: Path, done: int, found: list[ClassMoments]) -> None:
     """Keep the sums over the first `done` batches."""
     state = {"done": done, "moments": [moments.state() for moments in found]}
-    write_atomic(unfinished, lambda temporary: torch.save(state, temporary))
+    write_buffered(unfinished, lambda buffer: torch.save(state, buffer))
 
 
 def _load(unfinished: Path | None, found: list[ClassMoments]) -> int:
@@ -163,12 +163,14 @@ def make_statistics(
         "dataset_digest": dataset.digest,
         "teacher": record["sha256"],
         "layers": len(found),
+        "sha256": file_digest(folder / "statistics.safetensors"),
         "per_class": np.bincount(dataset.train.labels, minlength=len(dataset.classes)).tolist(),
         "spec": to_dict(spec),
     }
     write_timing(folder / "timing.json", time.monotonic() - start, resources.device.type, *spec.effort)
     write_json(folder / "statistics.json", about)
-    unfinished.unlink(missing_ok=True)
+    for remains in (unfinished, *folder.glob(f".{unfinished.name}.*")):  # also what a kill left
+        remains.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -187,5 +189,7 @@ def load_statistics(folder: Path, dataset: PreparedDataset, device: torch.device
     about = read_json(folder / "statistics.json")
     require_same_classes(about["classes"], f"statistics {folder}", dataset.classes, "the dataset", f"Remove {folder}.")
     require_same_data(about["dataset_digest"], f"statistics {folder}", dataset.digest, "the dataset")
+    if file_digest(folder / "statistics.safetensors") != about["sha256"]:
+        raise UserError(f"statistics {folder} are damaged; remove that folder and run again")
     tensors = load_file(folder / "statistics.safetensors", device=str(device))
     return ClassStatistics([(tensors[f"{i}.mean"], tensors[f"{i}.var"]) for i in range(about["layers"])])

@@ -5,6 +5,7 @@ one. A unit's content depends on its number alone, never on the job that compute
 """
 
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ def load_unit(folder: Path, unit: int) -> dict[str, NDArray[Any]]:
     try:
         with np.load(unit_file(folder, unit)) as content:
             return dict(content)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
         raise UserError(f"unit {unit_file(folder, unit)} cannot be read ({error}); remove it and run again") from error
 
 
@@ -61,6 +62,8 @@ def compute_units(
             stop.check()
             with exclusive(folder / "claims" / f"{unit:05d}.json"):
                 if not unit_file(folder, unit).exists():  # another job may have made it meanwhile
+                    for remains in folder.glob(f".{unit:05d}.npz.*"):  # of a killed job
+                        remains.unlink()
                     save_unit(folder, unit, make(unit))
                     made += 1
             progress.step()
