@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     plan.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake")
+    plan.add_argument("--tables", action="store_true", help="what each table takes, from nothing to its last student")
     plan.set_defaults(run=_plan)
     tables = commands.add_parser("tables", help="list the finished tables of the config (Markdown files)")
     tables.add_argument(
@@ -67,9 +68,9 @@ def _parser() -> argparse.ArgumentParser:
 def _plan(options: argparse.Namespace) -> int:
     from hald.plan import make_plan
     from hald.plan.config import config_from
-    from hald.plan.summary import report
+    from hald.plan.summary import cost_report, report
 
-    print(report(make_plan(config_from(options.config))))
+    print((cost_report if options.tables else report)(make_plan(config_from(options.config))))
     return 0
 
 

@@ -77,9 +77,10 @@ def test_the_chain_through_slurm_gives_the_bytes_of_a_local_run(fresh: Run, undi
 
 def test_four_faults_in_one_run(fresh: Run, undisturbed: Project) -> None:
     """A time limit, a cancelled job, too little memory, a node that fails: each job is tried again and goes on."""
-    hog(fresh.project, gigabytes=2)
-    # minutes; the warning comes some twenty seconds after the start
-    limit(fresh.project, "squeeze", runtime="attempt", slurm_extra="\"'--signal=USR1@40'\"")
+    # A minute is Slurm's shortest limit. It warns up to a minute before it is asked to: here 20 to 50 s after the start.
+    put_before(fresh.project, "squeeze", SLOW)
+    limit(fresh.project, "squeeze", runtime="attempt", slurm_extra="\"'--signal=USR1@10'\"")
+    put_before(fresh.project, "recover", HOG)
     limit(fresh.project, "recover", mem_mb="1500 * attempt")
     fresh.start()
     fresh.until(lambda: any("USR1" in text for text in [fresh.log("squeeze")]))
@@ -102,11 +103,22 @@ def test_four_faults_in_one_run(fresh: Run, undisturbed: Project) -> None:
     node_failed(fresh, failed)
 
 
-def hog(project: Project, gigabytes: int) -> None:
-    """Make recover jobs need more memory than their first attempt has. (Scripts are no part of any key.)"""
+# The first attempt at the teacher would need more than its minute; every attempt at images needs 2 GB.
+SLOW = """import time
+import hald.squeeze
+quick = hald.squeeze._epoch
+hald.squeeze._epoch = lambda *a: (time.sleep(1.5 if snakemake.resources.runtime == 1 else 0), quick(*a))[1]
+"""
+HOG = """import time
+HOG = bytearray(b"1") * (2 << 30)
+time.sleep(3)  # Slurm looks every second
+"""
+
+
+def put_before(project: Project, script: str, code: str) -> None:
+    """Have a rule's script do something first. (Scripts are no part of any key.)"""
     begin = "with job(snakemake) as work:"
-    need = f"import time\n\nHOG = bytearray(b'1') * ({gigabytes} << 30)\ntime.sleep(3)\n\n"  # Slurm looks every second
-    project.edit("workflow/scripts/recover.py", begin, need + begin)
+    project.edit(f"workflow/scripts/{script}.py", begin, f"{code}\n{begin}")
 
 
 def limit(project: Project, rule: str, **resources: str) -> None:
