@@ -64,7 +64,7 @@ bench-synthesis: $(READY) ## synthesis step against a plain one on the same batc
 	@$(BIN)/python benchmarks/synthesis.py
 
 readme: demo bench-labels bench-synthesis bench-train ## put the demo's and the benchmarks' tables into the documents
-	@$(BIN)/python docs/fill.py README.md docs/labels.md docs/synthesis.md docs/evaluation.md
+	@$(BIN)/python docs/fill.py README.md docs/labels.md docs/synthesis.md docs/evaluation.md docs/cluster.md
 
 clean: ## remove results and Snakemake's state (label stores elsewhere stay)
 	@rm -rf results .snakemake

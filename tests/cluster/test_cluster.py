@@ -77,7 +77,7 @@ def test_the_chain_through_slurm_gives_the_bytes_of_a_local_run(fresh: Run, undi
 
 def test_four_faults_in_one_run(fresh: Run, undisturbed: Project) -> None:
     """A time limit, a cancelled job, too little memory, a node that fails: each job is tried again and goes on."""
-    # A minute is Slurm's shortest limit. It warns up to a minute before it is asked to: here 20 to 50 s after the start.
+    # A minute is the shortest limit. Slurm warns up to a minute before it is asked to: here 20 to 50 s after the start.
     put_before(fresh.project, "squeeze", SLOW)
     limit(fresh.project, "squeeze", runtime="attempt", slurm_extra="\"'--signal=USR1@10'\"")
     put_before(fresh.project, "recover", HOG)
