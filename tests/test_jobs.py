@@ -124,18 +124,21 @@ def test_a_run_does_not_start_beside_jobs_of_an_earlier_one(queue: Path, capsys:
         f"13|RUNNING|n2|/elsewhere|rule_rank_wildcards_b\n14|RUNNING|n2|{queue.parent}|(null)\n"
     )
     assert [job.number for job in queued_jobs(queue.parent)] == ["11", "12"]
+    require_no_earlier_jobs(queue.parent, queue.parent)  # nothing was ever submitted here: nobody is asked
+    (queue.parent / "slurm").mkdir()
     with pytest.raises(UserError, match=r"(?s)2 Slurm jobs of an earlier run.*11  running n1.*hald jobs wait"):
-        require_no_earlier_jobs(queue.parent)
+        require_no_earlier_jobs(queue.parent, queue.parent)
     assert main(["jobs"]) == 0
     assert "rule_evaluate_wildcards_a" in capsys.readouterr().out
     assert main(["jobs", "stop"]) == 0
     assert (queue.parent / "cancelled").read_text() == "--signal=USR1 11\n"
-    require_no_earlier_jobs(queue.parent)
+    require_no_earlier_jobs(queue.parent, queue.parent)
 
 
 def test_without_slurm_nothing_is_known_and_nothing_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    require_no_earlier_jobs(tmp_path)
+    (tmp_path / "slurm").mkdir()
+    require_no_earlier_jobs(tmp_path, tmp_path)
     assert runs_now("1") is None
 
 

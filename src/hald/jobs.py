@@ -71,9 +71,11 @@ class StopRequest:
             raise Interrupted(f"stopped by {signal.Signals(self.signal).name}")
 
     def save_now(self, epoch: int, every: int) -> bool:
-        """Whether to write a checkpoint after `epoch`: a signal came, `every` epochs or ten minutes have passed."""
+        """Whether to save after `epoch` (or batch): a signal came, `every` of them or ten minutes have passed."""
         now = time.monotonic()
         due = bool(self.signal) or epoch % every == 0 or now - self._saved > SAVE_SECONDS
+        if self.signal:
+            log.info("%s: saving after %d", signal.Signals(self.signal).name, epoch)
         if due:
             self._saved = now
         return due

@@ -55,8 +55,14 @@ def queued_jobs(folder: Path) -> list[QueuedJob]:
     return found
 
 
-def require_no_earlier_jobs(folder: Path) -> None:
-    """Refuse to start beside jobs of an earlier run, which may be at the very work that this one would submit."""
+def require_no_earlier_jobs(folder: Path, logs: Path) -> None:
+    """Refuse to start beside jobs of an earlier run, which may be at the very work that this one would submit.
+
+    Slurm is not asked where nothing was ever submitted (`logs` has its output then): a client without a controller
+    waits long for its answer.
+    """
+    if not (logs / "slurm").is_dir() and not (folder / ".snakemake/slurm_logs").is_dir():
+        return
     if jobs := queued_jobs(folder):
         listed = "\n".join(f"  {job.number}  {job.state.lower()} {job.node}  {job.what}" for job in jobs)
         raise UserError(

@@ -49,9 +49,9 @@ class Run:
     def folder(self) -> Path:
         return self.project.folder
 
-    def start(self, *options: str) -> None:
+    def start(self, *targets: str) -> None:
         """Begin `snakemake --profile slurm all`."""
-        command = [sys.executable, "-m", "snakemake", "--profile", "slurm", *QUICK, *options, "--", "all"]
+        command = [sys.executable, "-m", "snakemake", "--profile", "slurm", *QUICK, "all", *targets]
         self.output = self.folder.with_suffix(".out")
         with self.output.open("a") as stream:
             self.process = subprocess.Popen(
@@ -111,6 +111,15 @@ class Run:
         ]
         mine = [job for workdir, job in found if workdir == str(self.folder)]
         return [job for job in mine if rule in (None, job.rule)]
+
+    def lacks(self, kind: str) -> Path:
+        """The last unit of a folder that has lost its units."""
+        (folder,) = self.files(f"{kind}/*/*")
+        return folder / "00009.npz"
+
+    def ranked(self) -> int:
+        """Classes whose crops are ranked."""
+        return len(self.files("rankings/*/*/*.npz"))
 
     def running(self, rule: str) -> list[SlurmJob]:
         return [job for job in self.jobs(rule) if job.state == "RUNNING"]

@@ -56,7 +56,7 @@ def preflight(workflow):
 
     work = [job.params.work for job in workflow.dag.needrun_jobs() if "work" in job.params.keys()]
     try:
-        require_no_earlier_jobs(Path.cwd())
+        require_no_earlier_jobs(Path.cwd(), Path(LOGS))
         check_datasets(PLAN, {entry["dataset_key"] for entry in work if "dataset_key" in entry})
         check_classes(PLAN)
         check_networks(entry["spec"] for entry in work if entry["stage"] in ("squeeze", "evaluate"))
