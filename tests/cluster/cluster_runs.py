@@ -168,7 +168,9 @@ def parse(line: str) -> tuple[str, SlurmJob]:
 def make_project(folder: Path) -> Project:
     project = copy_project(folder)
     shutil.copy(HERE / "experiment.yaml", folder / "config/experiments/cluster.yaml")
-    (folder / "config/config.yaml").write_text("experiments: [cluster]\ndatasets: {digits: {floor: 0}}\n")
+    # fixed, so that jobs are the same however slow this machine is today
+    sizes = "jobs: {views_per_job: 20, seeds_per_job: 2, units_per_job: 10}"
+    (folder / "config/config.yaml").write_text(f"experiments: [cluster]\ndatasets: {{digits: {{floor: 0}}}}\n{sizes}\n")
     return project
 
 
