@@ -11,7 +11,7 @@ BIN := .venv/bin
 CORES ?= $(shell nproc)
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint format docs bench-labels bench-train bench-synthesis readme clean
+.PHONY: help setup demo test test-cluster lint format docs bench-labels bench-train bench-synthesis readme clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,11 @@ demo: $(READY) ## run the default experiment and print its table
 
 test: $(READY) ## the whole test suite
 	@$(BIN)/python -m pytest
+
+test-cluster: $(READY) ## the cluster tests, on a Slurm that is installed and started for them (root, Debian)
+	@trap 'tests/cluster/slurm stop' EXIT
+	tests/cluster/slurm start
+	HALD_CLUSTER=keep SLURM_CONF=/dev/null $(BIN)/python -m pytest -rP --durations=0 tests/cluster
 
 lint: $(READY) ## format, lint, types, generated documents
 	@$(BIN)/ruff format --check .
@@ -59,7 +64,7 @@ bench-synthesis: $(READY) ## synthesis step against a plain one on the same batc
 	@$(BIN)/python benchmarks/synthesis.py
 
 readme: demo bench-labels bench-synthesis bench-train ## put the demo's and the benchmarks' tables into the documents
-	@$(BIN)/python docs/fill.py README.md docs/labels.md docs/synthesis.md docs/evaluation.md
+	@$(BIN)/python docs/fill.py README.md docs/labels.md docs/synthesis.md docs/evaluation.md docs/cluster.md
 
 clean: ## remove results and Snakemake's state (label stores elsewhere stay)
 	@rm -rf results .snakemake

@@ -170,8 +170,8 @@ def test_figures_and_tables_are_made_again_when_their_sources_go(tmp_path: Path)
 @pytest.fixture
 def lab_places(store: Path, digits: Path, teacher: Path, tmp_path: Path) -> Places:
     """A student trained through three stages, all of them kept."""
-    places = RunPlaces(digits, store, tmp_path / "run", tmp_path / "partial")
-    evaluate(run_spec(), [0], places, CPU, Identity("k", "c"), kept=1)
+    places = RunPlaces(digits, store, tmp_path / "run", tmp_path / "partial", 1)
+    evaluate(run_spec(), [0], places, CPU, Identity("k", "c"))
     return Places(digits, {"l": store}, {"t": teacher}, {"r": tmp_path / "run/students/seed-0"}, {"r": run_spec().arch})
 
 
@@ -195,8 +195,8 @@ def test_a_record_without_its_student_is_trained_again(
     record, student = tmp_path / "run/seed-0.json", lab_places.students["r"] / "stage-2.safetensors"
     before, kept = record.read_bytes(), student.read_bytes()
     student.unlink()
-    places = RunPlaces(digits, store, tmp_path / "run", tmp_path / "partial")
-    evaluate(run_spec(), [0], places, CPU, Identity("k", "c"), kept=1)
+    places = RunPlaces(digits, store, tmp_path / "run", tmp_path / "partial", 1)
+    evaluate(run_spec(), [0], places, CPU, Identity("k", "c"))
     assert (record.read_bytes(), student.read_bytes()) == (before, kept)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hald.draws import generator
-from hald.files import write_atomic, write_json
+from hald.files import write_buffered, write_json
 from hald.jobs import log
 
 FORMAT = 2
@@ -22,7 +22,7 @@ def save_checkpoint(path: Path, model: nn.Module, optimizer: torch.optim.Optimiz
         "optimizer": optimizer.state_dict(),
         "more": more,
     }
-    write_atomic(path, lambda temporary: torch.save(state, temporary))
+    write_buffered(path, lambda buffer: torch.save(state, buffer))
     write_json(path.with_suffix(".json"), {"epoch": epoch})  # for people who ask how far it is
 
 

@@ -43,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     plan.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake")
+    plan.add_argument("--tables", action="store_true", help="what each table takes, from nothing to its last student")
     plan.set_defaults(run=_plan)
     tables = commands.add_parser("tables", help="list the finished tables of the config (Markdown files)")
     tables.add_argument(
@@ -52,6 +53,12 @@ def _parser() -> argparse.ArgumentParser:
     images_command.add_parser(commands)
     labels_command.add_parser(commands)
     runs_command.add_parser(commands)
+    jobs = commands.add_parser(
+        "jobs",
+        help="Slurm jobs that an earlier, killed run left behind: list them, wait for them, or have them save and end",
+    )
+    jobs.add_argument("action", choices=["ls", "wait", "stop"], nargs="?", default="ls")
+    jobs.set_defaults(run=_jobs)
     docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
     docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
     docs.set_defaults(run=_docs)
@@ -61,9 +68,9 @@ def _parser() -> argparse.ArgumentParser:
 def _plan(options: argparse.Namespace) -> int:
     from hald.plan import make_plan
     from hald.plan.config import config_from
-    from hald.plan.summary import report
+    from hald.plan.summary import cost_report, report
 
-    print(report(make_plan(config_from(options.config))))
+    print((cost_report if options.tables else report)(make_plan(config_from(options.config))))
     return 0
 
 
@@ -75,6 +82,18 @@ def _tables(options: argparse.Namespace) -> int:
     for path in (plan.table_file(name, "md") for name in plan.tables):
         if path.exists():
             print(path)
+    return 0
+
+
+def _jobs(options: argparse.Namespace) -> int:
+    from hald.slurm import queued_jobs, stop_jobs, wait_for_jobs
+
+    if options.action == "ls":
+        for job in queued_jobs(Path.cwd()):
+            print(f"{job.number:>9}  {job.state.lower():<10} {job.node:<10} {job.what}")
+    else:
+        (wait_for_jobs if options.action == "wait" else stop_jobs)(Path.cwd())
+        print("no jobs of this folder are in Slurm's queue")
     return 0
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import hashlib
+import io
 import json
 import os
 import platform
@@ -11,7 +12,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from hald.errors import UserError
 
@@ -91,9 +92,25 @@ def write_json(path: Path, data: Any) -> None:
     write_text(path, json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
+def write_buffered(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """`write_atomic` for libraries whose own writers do not say that a disk is full: they write to memory."""
+    buffer = io.BytesIO()
+    write(buffer)
+
+    def copy(temporary: Path) -> None:
+        temporary.write_bytes(buffer.getbuffer())
+
+    write_atomic(path, copy)
+
+
 def read_json(path: Path) -> Any:
     """Parse one JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(
+            f"{path} is damaged ({error}); put it back from a copy, or remove {path.parent} to have it made again"
+        ) from error
 
 
 def file_digest(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What every job does around its work: log, progress with time left, signals, timing record."""
+"""What every job does around its work: log, signals, claims, timing record."""
 
 import contextlib
 import logging
@@ -10,44 +10,19 @@ import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from hald.claim import Claim
 from hald.errors import UserError
-from hald.files import write_json
+from hald.files import explained, write_json
+from hald.progress import Progress, duration, log
 from hald.provenance import code_digests
+from hald.scratch import staged
 
-log = logging.getLogger("hald")
+__all__ = ["Interrupted", "Progress", "StopRequest", "duration", "exclusive", "job", "log", "write_timing"]
 
-
-class Progress:
-    """Lines with rate and time left, at most one every few seconds, and one at the end."""
-
-    def __init__(self, total: int, unit: str, interval: float = 5.0, done: int = 0) -> None:
-        self.total, self.unit, self.interval = total, unit, interval
-        self.first = self.done = done
-        self.start = self.last = time.monotonic()
-
-    def step(self, note: str = "") -> None:
-        """Report that one more unit is done."""
-        self.done += 1
-        now = time.monotonic()
-        if now - self.last < self.interval and self.done < self.total:
-            return
-        self.last = now
-        rate = (self.done - self.first) / max(now - self.start, 1e-9)
-        left = (self.total - self.done) / rate if rate else float("inf")
-        log.info(
-            "%s %d/%d  %.3g/s  %s left%s", self.unit, self.done, self.total, rate, duration(left), note and f"  {note}"
-        )
-
-
-def duration(seconds: float) -> str:
-    """`1h 02m`, `3m 20s` or `12s`."""
-    if seconds == float("inf"):
-        return "unknown time"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
+SAVE_SECONDS = 600.0  # longest time between two checkpoints
+WAIT = 2.0  # seconds between looks at what another job has claimed
 
 
 class Interrupted(BaseException):
@@ -58,26 +33,69 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 
 
 class StopRequest:
-    """Turns Ctrl-C, SIGTERM and SIGUSR1 (sent before a time limit) into a flag that loops look at between steps."""
+    """Turns Ctrl-C, SIGTERM and SIGUSR1 (sent before a time limit) into a flag that loops look at between steps.
+
+    The flag belongs to the process: a signal that comes while a job still loads its data is seen by the loop later.
+    """
+
+    _noted: ClassVar[int | None] = None
+    _active: ClassVar[int] = 0
 
     def __init__(self) -> None:
-        self.signal: int | None = None
+        self._saved = time.monotonic()
+
+    @property
+    def signal(self) -> int | None:
+        """The signal that came, if one did."""
+        return StopRequest._noted
 
     def __enter__(self) -> "StopRequest":
+        StopRequest._active += 1
         self._previous = {number: signal.signal(number, self._note) for number in STOP_SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        StopRequest._active -= 1
+        if not StopRequest._active:
+            StopRequest._noted = None
 
-    def _note(self, number: int, _frame: object) -> None:
-        self.signal = number
+    @staticmethod
+    def _note(number: int, _frame: object) -> None:
+        StopRequest._noted = number
 
     def check(self) -> None:
         """Raise Interrupted if a signal came."""
         if self.signal is not None:
             raise Interrupted(f"stopped by {signal.Signals(self.signal).name}")
+
+    def save_now(self, epoch: int, every: int) -> bool:
+        """Whether to save after `epoch` (or batch): a signal came, `every` of them or ten minutes have passed."""
+        now = time.monotonic()
+        due = bool(self.signal) or epoch % every == 0 or now - self._saved > SAVE_SECONDS
+        if self.signal:
+            log.info("%s: saving after %d", signal.Signals(self.signal).name, epoch)
+        if due:
+            self._saved = now
+        return due
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Do the block's work alone: hold the claim `path`, after waiting for whoever has it."""
+    with StopRequest() as stop:
+        said = False
+        while True:
+            stop.check()
+            with Claim(path) as claim:
+                if claim.granted:
+                    yield
+                    return
+            if not said:
+                log.info("%s is being worked on by %s; waiting", path.stem, claim.holder())
+                said = True
+            time.sleep(WAIT)
 
 
 @contextlib.contextmanager
@@ -91,7 +109,13 @@ def job(snakemake: Any) -> Iterator[dict[str, Any]]:
         try:
             work = dict(snakemake.params.get("work", {}))
             _require_code(work)
-            yield work
+            log.info("at work on %s", place())
+            with StopRequest() as stop, _alone(work) as alone, explained("this job could not write its results"):
+                if alone and Path(snakemake.output[0]).exists():  # Snakemake removed it when this job began
+                    log.info("another job has made it meanwhile")
+                    sys.exit(0)
+                yield staged(work)
+                stop_noted = stop.signal
         except UserError as error:
             log.error("error: %s", error)
             sys.exit(1)
@@ -101,7 +125,26 @@ def job(snakemake: Any) -> Iterator[dict[str, Any]]:
         except Exception:
             log.error("%s", traceback.format_exc())
             sys.exit(1)
+        if stop_noted is not None:
+            log.info("%s came when all was done", signal.Signals(stop_noted).name)
         log.info("done in %s", duration(time.monotonic() - start))
+
+
+def place() -> str:
+    """Where this job runs, for its log: host, and in Slurm the job's number and node."""
+    number = os.environ.get("SLURM_JOB_ID")
+    node = os.environ.get("SLURMD_NODENAME", "")
+    return platform.node() + (f", Slurm job {number} {node}".rstrip() if number else "")
+
+
+@contextlib.contextmanager
+def _alone(work: dict[str, Any]) -> Iterator[bool]:
+    """Claim a stage that is one piece of work (True). Stages of many units claim each of them when they come to it."""
+    if "partial" in work and not work.keys() & {"units", "views", "seeds"}:
+        with exclusive(Path(f"{work['partial']}.claim")):
+            yield True
+    else:
+        yield False
 
 
 def _require_code(work: dict[str, Any]) -> None:

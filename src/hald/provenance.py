@@ -47,8 +47,21 @@ ENTRY = {
 # Calls whose positional arguments are words for people.
 WORDY = frozenset({"UserError", "option", "log.info", "log.warning", "log.error", "Progress"})
 
-# These cannot change a number: they move files, word messages and log.
-NUMBERLESS = frozenset({"hald.errors", "hald.files", "hald.jobs", "hald.provenance", "hald.synthesis.preview"})
+# These cannot change a number: they move files, word messages and log, keep jobs apart, choose among equal devices.
+NUMBERLESS = frozenset(
+    {
+        "hald.claim",
+        "hald.errors",
+        "hald.files",
+        "hald.jobs",
+        "hald.lease",
+        "hald.progress",
+        "hald.provenance",
+        "hald.scratch",
+        "hald.slurm",
+        "hald.synthesis.preview",
+    }
+)
 
 
 def canonical(data: Any) -> str:

@@ -25,6 +25,8 @@ from hald.models.weights import load_weights, save_weights
 from hald.specs.teacher import Recipe, TeacherSpec
 from hald.views import CROP_WIDTH, normalize
 
+CHECKPOINT_EPOCHS = 10
+
 
 @dataclass(frozen=True)
 class Places:
@@ -96,7 +98,7 @@ def _train(
             loss = _epoch(model, optimizer, spec, recipe, crops, labels, epoch)
             progress.step(f"loss {loss:.3f}")
             if epoch + 1 < recipe.epochs:
-                if stop.signal or (epoch + 1) % 10 == 0:
+                if stop.save_now(epoch + 1, CHECKPOINT_EPOCHS):
                     save_checkpoint(checkpoint, model, optimizer, epoch + 1)
                 stop.check()
     return (recipe.epochs - first) / recipe.epochs

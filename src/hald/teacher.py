@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from hald.errors import UserError
-from hald.files import read_json
+from hald.files import file_digest, read_json
 from hald.models.build import build_model
 from hald.models.layout import laid_out
 from hald.models.weights import load_weights
@@ -31,6 +31,11 @@ def load_teacher(
             f"teacher {folder.name} reaches {record['top1']:.2f} % top-1, the dataset's floor is {floor:g} %: "
             f"its labels would be worth little. Train it longer (teachers: recipe: epochs), or lower the dataset's "
             f"`floor` knowingly"
+        )
+    if file_digest(folder / "teacher.safetensors") != record["sha256"]:
+        raise UserError(
+            f"the weights of teacher {folder} are damaged: they are not those that its record was written for. "
+            f"Remove {folder} and run again to have it made anew, or put it back from a copy"
         )
     model = build_model(record["arch"], len(record["classes"]), record["size"])
     load_weights(model, folder / "teacher.safetensors", record["arch"])

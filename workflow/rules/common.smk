@@ -1,6 +1,7 @@
 # The plan of this run, and the names that more than one rule file uses. Jobs of this run read the same frozen plan.
 
 import os
+import signal
 
 import hald.plan
 from hald.errors import UserError
@@ -12,6 +13,11 @@ try:
     PLAN = hald.plan.frozen_plan(config, workflow.is_main_process)
 except UserError as error:
     raise WorkflowError(str(error)) from None
+
+if not workflow.is_main_process:
+    # Slurm's early warning of a time limit reaches every process of a job. It is meant for the script, which saves and
+    # ends; the Snakemake around it has to live until then.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 JOBS = RuleJobs(PLAN, os.environ["HALD_PLAN"])
 OUTCOMES = OutcomeJobs(JOBS)
@@ -43,11 +49,18 @@ wildcard_constraints:
 
 
 def preflight(workflow):
-    """Look at every dataset and weights file that this run will use before its first job starts."""
+    """Look at every dataset and weights file that this run will use before its first job starts.
+
+    And at the queue: jobs of an earlier run, whose main process was killed, may be at the same work.
+    """
+    from pathlib import Path
+
+    from hald.slurm import require_no_earlier_jobs
     from hald.data.preflight import check_classes, check_datasets, check_images, check_networks
 
     work = [job.params.work for job in workflow.dag.needrun_jobs() if "work" in job.params.keys()]
     try:
+        require_no_earlier_jobs(Path.cwd(), Path(LOGS))
         check_datasets(PLAN, {entry["dataset_key"] for entry in work if "dataset_key" in entry})
         check_classes(PLAN)
         check_networks(entry["spec"] for entry in work if entry["stage"] in ("squeeze", "evaluate"))

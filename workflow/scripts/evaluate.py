@@ -16,5 +16,6 @@ with job(snakemake) as work:
         store=Path(work["store"]),
         records=Path(work["records"]),
         partial=Path(work["partial"]),
+        kept=work["kept"],
     )
-    evaluate(spec, work["seeds"], places, setup(spec.threads), Identity(work["key"], work["code"]), work["kept"])
+    evaluate(spec, work["seeds"], places, setup(spec.threads), Identity(work["key"], work["code"]))

@@ -10,9 +10,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from hald.claim import user_name
 from hald.errors import UserError
 from hald.files import aside, explained, link_file, publish_dir, read_json, write_json
-from hald.labels.claim import user_name
 from hald.labels.layout import Header
 from hald.labels.store import GEOMETRY, LabelStore
 from hald.labels.verify import verify_store

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from hald.claim import STALE, Claim, alive
 from hald.errors import UserError
 from hald.files import aside, explained, tree_bytes
-from hald.labels.claim import STALE, Claim, alive
 from hald.labels.store import LabelStore
 from hald.plan import Plan
 

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from hald.claim import user_name
 from hald.draws import Ints
 from hald.errors import UserError
 from hald.files import array_digest, aside, explained, publish_dir
 from hald.jobs import Progress
-from hald.labels.claim import user_name
 from hald.labels.codec import Logits
 from hald.labels.exchange import ORDER_FILE, TEMPERATURE
 from hald.labels.layout import FORMAT, IMPORTED, Header, create_store

@@ -19,9 +19,9 @@ import zarr
 from numpy.typing import NDArray
 from zarr.errors import ZarrUserWarning
 
+from hald.claim import Claim
 from hald.errors import UserError
 from hald.files import array_digest, file_digest, fsync_dir, read_json, write_json
-from hald.labels.claim import Claim
 from hald.labels.codec import CODECS, Arrays, Codec, Logits
 from hald.labels.layout import FORMAT, Header
 from hald.provenance import require_same_classes

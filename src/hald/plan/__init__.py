@@ -3,6 +3,7 @@
 import hashlib
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hald.plan.config import load_config
 from hald.plan.model import Plan
 from hald.plan.paper import read_paper
 from hald.plan.published import read_published
+from hald.plan.sizes import block_sizes
 from hald.provenance import canonical, code_digests
 from hald.specs.base import to_dict
 
@@ -23,7 +25,8 @@ SOURCE = Path(__file__).parents[2]
 def make_plan(raw: Mapping[str, Any] | None = None, root: Path = Path()) -> Plan:
     """The plan of a config (default: config/config.yaml below `root`)."""
     config, experiments = load_config(None if raw is None else dict(raw), root)
-    return build(config, experiments, code_digests(), read_published(root), read_paper(root))
+    plan = build(config, experiments, code_digests(), read_published(root), read_paper(root))
+    return replace(plan, blocks=block_sizes(plan))
 
 
 def frozen_plan(raw: Mapping[str, Any], is_main: bool) -> Plan:

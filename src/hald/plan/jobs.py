@@ -124,12 +124,12 @@ class RuleJobs:
     def missing_units(self, key: str, needed: int) -> list[str]:
         """Units to make so that the first `needed` are there, as last units of their blocks in this plan."""
         done = [self.plan.unit(key, unit).exists() for unit in range(self.plan.unit_counts[key])]
-        blocks = missing_blocks(done, self.plan.jobs.units_per_job, needed)
+        blocks = missing_blocks(done, self.plan.blocks[key], needed)
         return [str(self.plan.unit(key, unit)) for unit in blocks]
 
     def _block(self, w: Any) -> Work:
         """The units of a job; the wildcard names the last one of a block, the job fills its gaps."""
-        last, size = int(w.unit), self.plan.jobs.units_per_job
+        last, size = int(w.unit), self.plan.blocks[self._key(w)]
         return {"units": [last // size * size, last], "folder": str(self.plan.units_dir(self._key(w)))}
 
     def rank_inputs(self, w: Any) -> list[str]:
@@ -184,7 +184,7 @@ class RuleJobs:
         """Parameters of rule relabel; the wildcard names the last view of a block, the job fills its gaps."""
         key = self._key(w)
         spec = self.plan.labels[key]
-        last, size = int(w.view), self.plan.jobs.views_per_job
+        last, size = int(w.view), self.plan.blocks[key]
         return self._work(w, "relabel", spec, self.plan.images[spec.images].dataset) | {
             "images": str(self.plan.images_dir(spec.images)),
             "teachers": [str(self.plan.teacher_dir(key)) for key in spec.teachers],
@@ -196,7 +196,7 @@ class RuleJobs:
     def missing_views(self, labels: str, needed: int) -> list[str]:
         """Markers to make so that a store has its first `needed` views, as last views of their blocks in this plan."""
         done = [self.plan.marker(labels, view).exists() for view in range(self.plan.views[labels])]
-        blocks = missing_blocks(done, self.plan.jobs.views_per_job, needed)
+        blocks = missing_blocks(done, self.plan.blocks[labels], needed)
         return [str(self.plan.marker(labels, view)) for view in blocks]
 
     def evaluate_inputs(self, w: Any) -> list[str]:
@@ -209,7 +209,7 @@ class RuleJobs:
         """Parameters of rule evaluate; the wildcard names the last seed of a block."""
         key = self._key(w)
         spec = self.plan.runs[key]
-        last, size = int(w.seed), self.plan.jobs.seeds_per_job
+        last, size = int(w.seed), self.plan.blocks[key]
         return self._work(w, "evaluate", spec, spec.dataset) | {
             "store": str(self.plan.store_dir(spec.labels)),
             "records": str(self.plan.run_dir(key)),
@@ -220,5 +220,5 @@ class RuleJobs:
     def missing_records(self, run: str, needed: int) -> list[str]:
         """Records to make so that a run has its first `needed` seeds, as last seeds of their blocks in this plan."""
         done = [self.plan.is_trained(run, seed) for seed in range(self.plan.seeds[run])]
-        blocks = missing_blocks(done, self.plan.jobs.seeds_per_job, needed)
+        blocks = missing_blocks(done, self.plan.blocks[run], needed)
         return [str(self.plan.record(run, seed)) for seed in blocks]

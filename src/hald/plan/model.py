@@ -42,6 +42,7 @@ class Plan:
     unit_counts: dict[str, int] = field(default_factory=dict)  # units that the sets need of each ranking or units
     seeds: dict[str, int] = field(default_factory=dict)  # seeds that the tables need of each run
     kept: dict[str, int] = field(default_factory=dict)  # seeds of each run whose students are kept
+    blocks: dict[str, int] = field(default_factory=dict)  # units per job (hald.plan.sizes)
     floors: dict[str, float] = field(default_factory=dict)  # accuracy below which a teacher is refused
 
     def dataset_dir(self, key: str) -> Path:

@@ -304,11 +304,24 @@ class Table:
 class Jobs:
     """How work is cut into jobs. Never part of a key: results do not depend on it."""
 
-    views_per_job: int = option("Label views that one relabel job computes", 20, minimum=1)
-    seeds_per_job: int = option("Seeds of one setting that one evaluation job trains", 3, minimum=1)
-    units_per_job: int = option(
-        "Units of synthesis that one job computes: classes (RDED's ranking, LPLD), or images of a class chunk",
-        10,
+    target_minutes: float = option(
+        "How long a job should last. Sizes below that are empty follow from it and from recorded timings of the same "
+        "kind of work, when a run starts; shorter where four jobs of at least a minute can share the work",
+        60.0,
+        exclusiveMinimum=0,
+    )
+    views_per_job: int | None = option(
+        "Label views that one relabel job computes; empty: from target_minutes, or 20 before there are timings",
+        None,
+        minimum=1,
+    )
+    seeds_per_job: int | None = option(
+        "Seeds of one setting that one evaluation job trains; empty: likewise, or 3", None, minimum=1
+    )
+    units_per_job: int | None = option(
+        "Units of synthesis that one job computes: classes (RDED's ranking, LPLD), or images of a class chunk; empty: "
+        "likewise, or 10",
+        None,
         minimum=1,
     )
     workers: int = option("Worker processes that decode images of large datasets", 4, minimum=0)

@@ -104,6 +104,45 @@ def report(plan: Plan) -> str:
     return "\n".join(out)
 
 
+@dataclass(frozen=True)
+class Cost:
+    """What one table takes if nothing of it exists: trained students, bytes of labels, hours (None: no timing yet)."""
+
+    table: str
+    students: int
+    label_bytes: float
+    hours: float | None
+
+
+def table_costs(plan: Plan) -> list[Cost]:
+    """Students, labels and hours of every table on its own. What tables share is counted in each of them."""
+    rates = recorded_rates(plan)
+    costs = []
+    for name, table in plan.tables.items():
+        runs = {cell.run: plan.runs[cell.run] for cell in table.cells}
+        views: dict[str, int] = defaultdict(int)
+        for run in runs.values():
+            views[run.labels] = max(views[run.labels], -(-run.pool // plan.labels[run.labels].batches))
+        efforts = [(run.effort, table.seeds) for run in runs.values()]
+        efforts += [(plan.labels[key].effort, count) for key, count in views.items()]
+        known = all(kind in rates for (kind, _), _ in efforts)
+        hours = sum(rates[kind] * work * count for (kind, work), count in efforts) / 3600 if known else None
+        label_bytes = sum(plan.labels[key].view_bytes * count for key, count in views.items())
+        costs.append(Cost(name, len(runs) * table.seeds, label_bytes, hours))
+    return costs
+
+
+def cost_report(plan: Plan) -> str:
+    """The text of `hald plan --tables`."""
+    costs = table_costs(plan)
+    width = max(len(cost.table) for cost in costs) + 2
+    out = [f"{'table':<{width}}{'students':>9}{'labels':>11}   hours of labelling and training"]
+    for cost in costs:
+        hours = "no timing yet" if cost.hours is None else f"{cost.hours:.2f}"
+        out.append(f"{cost.table:<{width}}{cost.students:>9,}{size(cost.label_bytes):>11}   {hours}")
+    return "\n".join(out)
+
+
 def _views_alone(plan: Plan, labels: str) -> int:
     """Views there would be if every SLC had labels of its own."""
     batches = plan.labels[labels].batches

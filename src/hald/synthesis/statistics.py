@@ -18,8 +18,8 @@ from hald.data.crops import CropRequest, Crops
 from hald.data.reader import PreparedDataset, open_dataset
 from hald.draws import permutation, uniforms
 from hald.errors import UserError
-from hald.files import read_json, write_atomic, write_json
-from hald.jobs import Progress, StopRequest, write_timing
+from hald.files import file_digest, read_json, write_atomic, write_buffered, write_json
+from hald.jobs import Progress, StopRequest, log, write_timing
 from hald.provenance import require_same_classes, require_same_data
 from hald.specs.base import to_dict
 from hald.specs.images import StatisticsSpec
@@ -29,6 +29,7 @@ from hald.teacher import load_teacher
 from hald.views import CROP_WIDTH, normalize
 
 MOMENTUM = 0.1
+SAVE_BATCHES = 1000
 
 
 class ClassMoments:
@@ -59,6 +60,10 @@ class ClassMoments:
         self.mean = torch.where(seen, (1 - MOMENTUM) * self.mean + MOMENTUM * mean, self.mean)
         self.var = torch.where(seen, (1 - MOMENTUM) * self.var + MOMENTUM * var, self.var)
 
+    def state(self) -> dict[str, Tensor]:
+        """All sums so far."""
+        return {name: getattr(self, name) for name in ("count", "sum", "square", "mean", "var")}
+
     def result(self) -> tuple[Tensor, Tensor]:
         """Mean and biased variance of every class, (classes, C) float32 each."""
         found = _moments(self.count, self.sum, self.square) if self.kind == "exact" else (self.mean, self.var)
@@ -70,6 +75,28 @@ def _moments(count: Tensor, total: Tensor, square: Tensor) -> tuple[Tensor, Tens
     return mean, (square / count.clamp(min=1)[:, None] - mean.square()).clamp(min=0)
 
 
+def _save(unfinished: Path, done: int, found: list[ClassMoments]) -> None:
+    """Keep the sums over the first `done` batches."""
+    state = {"done": done, "moments": [moments.state() for moments in found]}
+    write_buffered(unfinished, lambda buffer: torch.save(state, buffer))
+
+
+def _load(unfinished: Path | None, found: list[ClassMoments]) -> int:
+    """Put kept sums back; the number of batches that are in them (0: none, or of another network)."""
+    if unfinished is None or not unfinished.is_file():
+        return 0
+    try:
+        kept = torch.load(unfinished, map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged disk; torch names no one class of errors for it
+        log.warning("%s cannot be read (%s): starting from the beginning", unfinished, error)
+        return 0
+    for moments, state in zip(found, kept["moments"], strict=True):
+        for name, value in state.items():
+            setattr(moments, name, value.to(moments.sum.device))
+    log.info("goes on after batch %d", kept["done"])
+    return int(kept["done"])
+
+
 @torch.inference_mode()
 def collect(
     spec: StatisticsSpec,
@@ -77,8 +104,12 @@ def collect(
     model: nn.Module,
     statistics: tuple[tuple[float, ...], tuple[float, ...]],
     resources: Resources,
+    unfinished: Path | None = None,
 ) -> list[tuple[Tensor, Tensor]]:
-    """One pass over the training set: mean and variance (classes, channels) of every BN layer's input."""
+    """One pass over the training set: mean and variance (classes, channels) of every BN layer's input.
+
+    With `unfinished`, sums so far are kept in that file now and then, and a pass that was cut short goes on from it.
+    """
     device, count = resources.device, len(dataset.train)
     order = permutation("statistics-order", spec.seed, 0, count)
     draws = uniforms("statistics-crops", spec.seed, 0, count, CROP_WIDTH + 1)
@@ -94,13 +125,19 @@ def collect(
     for layer, moments in zip(layers, found, strict=True):
         layer.register_forward_pre_hook(lambda _, inputs, m=moments: m.add(inputs[0], now[0]))
     crops = Crops(dataset.train, spec.size, spec.scale, spec.ratio, resources.workers, device)
-    progress = Progress(len(requests), "batches")
+    first = _load(unfinished, found)
+    progress = Progress(len(requests), "batches", done=first)
     with StopRequest() as stop:
-        for request, pixels in zip(requests, crops.batches(requests), strict=True):
-            stop.check()
+        for done, (request, pixels) in enumerate(
+            zip(requests[first:], crops.batches(requests[first:]), strict=True), start=first + 1
+        ):
             now[:] = [labels[torch.from_numpy(request.index).to(device)]]
             model(normalize(pixels, *statistics))
             progress.step()
+            if done < len(requests):
+                if unfinished and stop.save_now(done, SAVE_BATCHES):
+                    _save(unfinished, done, found)
+                stop.check()
     return [moments.result() for moments in found]
 
 
@@ -114,7 +151,8 @@ def make_statistics(
     require_same_data(record["dataset_digest"], f"teacher {teacher_folder}", dataset.digest, str(dataset_folder))
     if not bn_layers(model):
         raise UserError(f"LPLD needs BN statistics, and {record['arch']} has no BN layers; name another teacher")
-    found = collect(spec, dataset, model, (record["mean"], record["std"]), resources)
+    unfinished = folder / "unfinished.pt"
+    found = collect(spec, dataset, model, (record["mean"], record["std"]), resources, unfinished)
     tensors = {
         f"{i}.{name}": t.cpu() for i, pair in enumerate(found) for name, t in zip(("mean", "var"), pair, strict=True)
     }
@@ -125,11 +163,14 @@ def make_statistics(
         "dataset_digest": dataset.digest,
         "teacher": record["sha256"],
         "layers": len(found),
+        "sha256": file_digest(folder / "statistics.safetensors"),
         "per_class": np.bincount(dataset.train.labels, minlength=len(dataset.classes)).tolist(),
         "spec": to_dict(spec),
     }
     write_timing(folder / "timing.json", time.monotonic() - start, resources.device.type, *spec.effort)
     write_json(folder / "statistics.json", about)
+    for remains in (unfinished, *folder.glob(f".{unfinished.name}.*")):  # also what a kill left
+        remains.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -148,5 +189,7 @@ def load_statistics(folder: Path, dataset: PreparedDataset, device: torch.device
     about = read_json(folder / "statistics.json")
     require_same_classes(about["classes"], f"statistics {folder}", dataset.classes, "the dataset", f"Remove {folder}.")
     require_same_data(about["dataset_digest"], f"statistics {folder}", dataset.digest, "the dataset")
+    if file_digest(folder / "statistics.safetensors") != about["sha256"]:
+        raise UserError(f"statistics {folder} are damaged; remove that folder and run again")
     tensors = load_file(folder / "statistics.safetensors", device=str(device))
     return ClassStatistics([(tensors[f"{i}.mean"], tensors[f"{i}.var"]) for i in range(about["layers"])])

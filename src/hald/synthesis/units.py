@@ -5,6 +5,7 @@ one. A unit's content depends on its number alone, never on the job that compute
 """
 
 import time
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from hald.errors import UserError
 from hald.files import write_atomic
-from hald.jobs import Progress, StopRequest, log, write_timing
+from hald.jobs import Progress, StopRequest, exclusive, log, write_timing
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -40,7 +41,7 @@ def load_unit(folder: Path, unit: int) -> dict[str, NDArray[Any]]:
     try:
         with np.load(unit_file(folder, unit)) as content:
             return dict(content)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
         raise UserError(f"unit {unit_file(folder, unit)} cannot be read ({error}); remove it and run again") from error
 
 
@@ -54,16 +55,21 @@ def compute_units(
     """Make those of `units` that are not there yet; `effort` is the kind and amount of work of one."""
     missing = [unit for unit in units if not unit_file(folder, unit).exists()]
     log.info("%d of units %d-%d to compute", len(missing), units.start, units.stop - 1)
-    start = time.monotonic()
+    start, made = time.monotonic(), 0
     progress = Progress(len(missing), "units")
     with StopRequest() as stop:
         for unit in missing:
             stop.check()
-            save_unit(folder, unit, make(unit))
+            with exclusive(folder / "claims" / f"{unit:05d}.json"):
+                if not unit_file(folder, unit).exists():  # another job may have made it meanwhile
+                    for remains in folder.glob(f".{unit:05d}.npz.*"):  # of a killed job
+                        remains.unlink()
+                    save_unit(folder, unit, make(unit))
+                    made += 1
             progress.step()
     kind, work = effort
     timing = folder / "timings" / f"{time.time_ns()}.json"
-    write_timing(timing, time.monotonic() - start, device.type, kind, work * len(missing))
+    write_timing(timing, time.monotonic() - start, device.type, kind, work * made)
 
 
 def require_digest(arrays: Arrays, digest: str, what: str) -> None:

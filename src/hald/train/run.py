@@ -4,6 +4,7 @@ A run is a list of stages under one AdamW and one per-epoch schedule. Everything
 epoch), so a resumed run continues exactly where the killed one was.
 """
 
+import contextlib
 import shutil
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from hald.checkpoint import load_checkpoint, save_checkpoint, seed_epoch
 from hald.data.reader import open_dataset
 from hald.errors import UserError
 from hald.files import write_json
-from hald.jobs import Progress, StopRequest, write_timing
+from hald.jobs import Progress, StopRequest, exclusive, write_timing
 from hald.labels.store import LabelStore
 from hald.measure import TestSet, accuracy
 from hald.models.weights import save_weights
@@ -45,6 +46,11 @@ class Places:
     store: Path
     records: Path
     partial: Path
+    kept: int = 0  # seeds whose students stay
+
+    def students(self, seed: int) -> Path | None:
+        """Where the student of a seed is kept, if it is."""
+        return self.records / "students" / f"seed-{seed}" if seed < self.kept else None
 
 
 @dataclass(frozen=True)
@@ -70,25 +76,31 @@ class Course:
     temperature: float = 1.0  # the student's own (LPQLD)
 
 
-def evaluate(
-    spec: RunSpec, seeds: list[int], places: Places, device: torch.device, identity: Identity, kept: int = 0
-) -> None:
-    """Train one student per seed that has no record yet; of the first `kept` seeds the students stay as well."""
+def evaluate(spec: RunSpec, seeds: list[int], places: Places, device: torch.device, identity: Identity) -> None:
+    """Train one student per seed that has no record yet, or not the student that is to be kept."""
     material = load_material(spec, places, device)
     with StopRequest() as stop:
         for seed in seeds:
-            record = places.records / f"seed-{seed}.json"
-            students = places.records / "students" / f"seed-{seed}" if seed < kept else None
-            if record.exists() and (students is None or student_file(students, len(spec.stages) - 1).exists()):
-                continue
-            start = time.monotonic()
-            result, share = train(material, seed, places.partial / f"seed-{seed}", stop, students)
-            kind, work = spec.effort
-            timing = record.with_suffix(".timing.json")
-            write_timing(timing, time.monotonic() - start, device.type, kind, work * share)
-            write_json(record, {**asdict(identity), "versions": versions("torch", "torchvision", "numpy"), **result})
-            stop.check()
-    shutil.rmtree(places.partial, ignore_errors=True)
+            with exclusive(places.partial / f"seed-{seed}.claim"):
+                evaluate_seed(material, seed, places, identity, stop)
+            if seed != seeds[-1]:
+                stop.check()
+    with contextlib.suppress(OSError):  # another job may train other seeds
+        places.partial.rmdir()
+
+
+def evaluate_seed(material: Material, seed: int, places: Places, identity: Identity, stop: StopRequest) -> None:
+    """Train the student of one seed and write its record, unless there is one."""
+    record, partial = places.records / f"seed-{seed}.json", places.partial / f"seed-{seed}"
+    students = places.students(seed)
+    if not (record.exists() and (students is None or student_file(students, len(material.spec.stages) - 1).exists())):
+        start = time.monotonic()
+        result, share = train(material, seed, partial, stop, students)
+        kind, work = material.spec.effort
+        timing = record.with_suffix(".timing.json")
+        write_timing(timing, time.monotonic() - start, material.device.type, kind, work * share)
+        write_json(record, {**asdict(identity), "versions": versions("torch", "torchvision", "numpy"), **result})
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def load_material(spec: RunSpec, places: Places, device: torch.device) -> Material:
@@ -154,7 +166,7 @@ def train(
         if students and epoch + 1 in (*course.starts, spec.epochs):
             save_weights(student.model, student_file(students, stage_at(course.starts, epoch)[0]))
         if epoch + 1 < spec.epochs:
-            if stop.signal or (epoch + 1) % CHECKPOINT_EPOCHS == 0:
+            if stop.save_now(epoch + 1, CHECKPOINT_EPOCHS):
                 state = {"course": asdict(course), "scaler": student.scaler.state_dict()}
                 save_checkpoint(checkpoint, student.model, student.optimizer, epoch + 1, **state)
             stop.check()

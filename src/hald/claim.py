@@ -1,7 +1,8 @@
-"""Claims: one writer per view, also between runs, users and hosts that share a store.
+"""Claims: one writer per view, unit, seed or teacher, also between runs, users and hosts that share a folder.
 
-A claim is a small file made exclusively, with owner, host and process in it, and kept fresh by a heartbeat. One whose
-process is gone (same host) or whose heartbeat stopped (another host) is stale: it is said and taken over.
+A claim is a small file made exclusively, with owner, host, process and Slurm job in it, and kept fresh by a heartbeat.
+One whose process is gone (same host), whose Slurm job no longer runs, or whose heartbeat stopped (another host) is
+stale: it is said and taken over.
 """
 
 import contextlib
@@ -15,14 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from hald.errors import UserError
-from hald.jobs import duration, log
+from hald.progress import duration, log
+from hald.slurm import runs_now
 
 HEARTBEAT = 20.0
 STALE = 300.0
 
 
 class Claim:
-    """Exclusive right to write one view while the `with` block runs; `granted` says whether we have it."""
+    """Exclusive right to make one thing while the `with` block runs; `granted` says whether we have it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,17 +48,20 @@ class Claim:
         owner = self._read()
         age = duration(max(time.time() - owner.get("since", time.time()), 0))
         user, host = owner.get("user", "somebody"), owner.get("host", "some host")
-        return f"{user} on {host} (process {owner.get('pid')}), for {age}"
+        inside = f", Slurm job {owner['slurm']}" if owner.get("slurm") else ""
+        return f"{user} on {host} (process {owner.get('pid')}{inside}), for {age}"
 
     def _take(self) -> bool:
-        owner = {"user": user_name(), "host": platform.node(), "pid": os.getpid(), "since": time.time()}
+        owner: dict[str, Any] = {"user": user_name(), "host": platform.node(), "pid": os.getpid(), "since": time.time()}
+        if number := os.environ.get("SLURM_JOB_ID"):
+            owner["slurm"] = number
         try:
             handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
         except FileExistsError:
             return False
         except PermissionError as error:
             raise UserError(
-                f"no permission to write to {self.path.parents[1]}; ask its owner, or copy the store"
+                f"no permission to write to {self.path.parents[1]}; ask its owner, or work on a copy"
             ) from error
         with os.fdopen(handle, "w") as file:
             json.dump(owner, file)
@@ -75,8 +80,9 @@ class Claim:
         except FileNotFoundError:
             return False
         owner = self._read()
-        here = owner.get("host") == platform.node()
-        return silent < STALE and not (here and not alive(int(owner.get("pid", 0))))
+        if owner.get("host") == platform.node():
+            return silent < STALE and alive(int(owner.get("pid", 0)))
+        return silent < STALE and not _job_ended(owner.get("slurm"))
 
     def _remove_stale(self) -> bool:
         """Remove a claim whose owner is gone; False while its owner, or a new one, is at work."""
@@ -104,6 +110,14 @@ class Claim:
                 os.utime(self.path)
             except OSError:
                 return
+
+
+def _job_ended(number: str | None) -> bool:
+    """Whether the Slurm job of an owner on another node is over, so that nobody waits for the heartbeat to get old.
+
+    Our own number means that Slurm started this job again after its node failed.
+    """
+    return number is not None and (number == os.environ.get("SLURM_JOB_ID") or runs_now(number) is False)
 
 
 def alive(pid: int) -> bool:

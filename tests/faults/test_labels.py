@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from conftest import labels_spec, make_labels, run_spec
+from hald.claim import Claim
 from hald.errors import UserError
 from hald.files import write_json
-from hald.labels.claim import Claim
 from hald.labels.store import LabelStore
 from hald.labels.verify import verify_store
 from hald.specs.base import Identity

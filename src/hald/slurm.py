@@ -1,0 +1,95 @@
+"""Slurm, as far as the workflow itself looks at it: jobs of this folder that are still in the queue.
+
+A main Snakemake process that is killed leaves its jobs behind. They go on and their results are good, but a new run
+would not know of them and would submit the same work again. So a run starts only when they are over.
+"""
+
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from hald.errors import UserError
+
+ACTIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "STOPPED")
+WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD")
+
+
+@dataclass(frozen=True)
+class QueuedJob:
+    """One job in Slurm's queue."""
+
+    number: str
+    state: str
+    node: str
+    what: str  # rule and wildcards, as Snakemake's plugin notes them
+
+
+def _squeue(*arguments: str) -> str | None:
+    """What squeue prints; None where there is no Slurm, or none that answers."""
+    if shutil.which("squeue") is None:
+        return None
+    try:
+        done = subprocess.run(["squeue", "--noheader", *arguments], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if "Invalid job id" in done.stderr:  # over for so long that Slurm has forgotten it
+        return ""
+    return done.stdout if done.returncode == 0 else None
+
+
+def runs_now(number: str) -> bool | None:
+    """Whether a job is in the queue or runs; None if that cannot be known."""
+    states = _squeue("--states=all", "--format=%T", f"--jobs={number}")
+    return None if states is None else any(state in ACTIVE for state in states.split())
+
+
+def queued_jobs(folder: Path) -> list[QueuedJob]:
+    """Our jobs that an earlier run of the project in `folder` submitted and that are not over."""
+    found = []
+    for line in (_squeue("--me", f"--states={','.join(ACTIVE)}", "--format=%i|%T|%N|%Z|%k") or "").splitlines():
+        number, state, node, workdir, comment = line.split("|", 4)
+        if comment.startswith(("rule_", "group_")) and Path(workdir).resolve() == folder.resolve():
+            found.append(QueuedJob(number, state, node, comment))
+    return found
+
+
+def require_no_earlier_jobs(folder: Path, logs: Path) -> None:
+    """Refuse to start beside jobs of an earlier run, which may be at the very work that this one would submit.
+
+    Slurm is not asked where nothing was ever submitted (`logs` has its output then): a client without a controller
+    waits long for its answer.
+    """
+    if not (logs / "slurm").is_dir() and not (folder / ".snakemake/slurm_logs").is_dir():
+        return
+    if jobs := queued_jobs(folder):
+        listed = "\n".join(f"  {job.number}  {job.state.lower()} {job.node}  {job.what}" for job in jobs)
+        raise UserError(
+            f"{len(jobs)} Slurm jobs of an earlier run in this folder are not over:\n{listed}\n"
+            f"Type `hald jobs wait` to let the running ones finish (those that have not begun are cancelled; a new run "
+            f"submits them again), or `hald jobs stop` to have them save what they have and end. Then start again"
+        )
+
+
+def cancel(jobs: list[QueuedJob], *options: str) -> None:
+    """scancel; jobs that have just ended are no error."""
+    if jobs:
+        subprocess.run(["scancel", *options, *(job.number for job in jobs)], check=False)
+
+
+def wait_for_jobs(folder: Path, interval: float = 5.0) -> None:
+    """Cancel what has not begun, wait for what has."""
+    cancel([job for job in queued_jobs(folder) if job.state in WAITING])
+    said: list[QueuedJob] = []
+    while jobs := queued_jobs(folder):
+        if jobs != said:
+            print("waiting for", ", ".join(f"{job.number} ({job.what})" for job in jobs), flush=True)
+            said = jobs
+        time.sleep(interval)
+
+
+def stop_jobs(folder: Path) -> None:
+    """Have every job save and end: the early warning first, as before a time limit."""
+    cancel([job for job in queued_jobs(folder) if job.state == "RUNNING"], "--signal=USR1")
+    wait_for_jobs(folder)

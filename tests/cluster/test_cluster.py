@@ -1,0 +1,206 @@
+"""The whole chain through a real Slurm, undisturbed and disturbed: the bytes of a local run, and how much was repeated.
+
+`make test-cluster` runs these. They need root and install Debian's packages, which a plain `make test` must not do.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster_runs import HERE, Run, SlurmJob, guarded, make_project, overheads, same_results, slurm
+
+from conftest import Project
+
+pytestmark = pytest.mark.skipif(not os.environ.get("HALD_CLUSTER"), reason="needs a test cluster: make test-cluster")
+GPU_RULES = {"squeeze", "rank", "statistics", "recover", "synthesize", "relabel", "evaluate"}
+GPU_NODES = {"n1", "n2"}
+UNITS = 10  # of a ranking
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """The cluster, up and empty."""
+    subprocess.run([HERE / "slurm", "start"], check=True)
+    yield
+    if os.environ.get("HALD_CLUSTER") != "keep":
+        subprocess.run([HERE / "slurm", "stop"], check=True)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The experiment, run locally from its start to its tables."""
+    project = make_project(tmp_path_factory.mktemp("local") / "project")
+    project.run("all")
+    return project
+
+
+@pytest.fixture
+def fresh(cluster: None, tmp_path: Path) -> Iterator[Run]:
+    """A project in which nothing is done yet."""
+    yield from guarded(Run(make_project(tmp_path / "project")))
+
+
+@pytest.fixture
+def unfinished(untrained: Run) -> Run:
+    """A project that lacks its students, the crops of its images by rank, and its optimised images."""
+    for path in (*untrained.files("rankings/*/*/*.npz"), *untrained.files("units/*/*/*.npz")):
+        path.unlink()
+    return untrained
+
+
+@pytest.fixture
+def untrained(cluster: None, undisturbed: Project, tmp_path: Path) -> Iterator[Run]:
+    """A project that lacks nothing but its students."""
+    copy = Project(shutil.copytree(undisturbed.folder, tmp_path / "project", symlinks=True))
+    for part in ("runs", "tables", ".plan", "logs", "benchmarks"):
+        shutil.rmtree(copy.folder / "results" / part)
+    yield from guarded(Run(copy))
+
+
+def test_the_chain_through_slurm_gives_the_bytes_of_a_local_run(fresh: Run, request: pytest.FixtureRequest) -> None:
+    fresh.start()
+    undisturbed = request.getfixturevalue("undisturbed")  # meanwhile
+    assert fresh.finish() == 0, fresh.text()[-6000:]
+    same_results(fresh, undisturbed)
+    jobs = fresh.jobs()
+    assert {job.rule for job in jobs} == GPU_RULES | {"dataset"}  # tables are local
+    assert all(job.state == "COMPLETED" for job in jobs)
+    assert {job.node for job in jobs if job.gpus} == GPU_NODES  # both of them, and only those
+    assert all(job.gpus == (job.rule in GPU_RULES) for job in jobs)
+    assert {job.node for job in jobs if not job.gpus} == {"c1"}
+    assert all(job.node in fresh.place(job) for job in jobs if job.rule in ("squeeze", "rank"))
+    measured = overheads(fresh)
+    print(measured.text)
+    # An allocation is held for the start of Python and Snakemake and for the work, not for waiting.
+    assert measured.before < 15
+    assert measured.after < 10
+
+
+def test_four_faults_in_one_run(unfinished: Run, undisturbed: Project) -> None:
+    """A time limit, too little memory, a node that fails, a cancelled job: each is tried again and goes on."""
+    run = unfinished
+    # A minute is the shortest limit. Slurm warns up to a minute before it is asked to: here 20 to 50 s after the start.
+    put_before(run.project, "evaluate", SLOW)
+    limit(run.project, "evaluate", runtime="attempt", slurm_extra="\"'--signal=USR1@10'\"")
+    put_before(run.project, "recover", HOG)
+    limit(run.project, "recover", mem_mb="1500 * attempt")
+    targets = [str(path.relative_to(run.folder)) for path in (run.lacks("rankings"), run.lacks("units"))]
+    run.start(*targets)
+    run.until(lambda: run.ranked() >= 2)
+    (ranking,) = run.running("rank")
+    slurm("scontrol", "update", f"nodename={ranking.node}", "state=down", "reason=test")
+    before = run.ranked()
+    try:
+        run.until(lambda: run.running("rank") and run.running("rank")[0].restarts)
+    finally:
+        slurm("scontrol", "update", f"nodename={ranking.node}", "state=resume")
+    run.until(lambda: run.ranked() >= max(before + 1, 6))
+    slurm("scancel", str(ranking.number))
+    after = run.ranked()
+    assert run.finish() == 0, run.text()[-6000:]
+    same_results(run, undisturbed)
+    same_units(run, undisturbed)
+    warned(run)
+    out_of_memory(run)
+    moved_and_cancelled(run, ranking, [0, before, after])
+
+
+# The first attempt at a student would need more than its minute; every attempt at images needs 2 GB.
+SLOW = """import time
+import hald.train.run
+quick = hald.train.run.train_epoch
+hald.train.run.train_epoch = lambda *a: (time.sleep(0.5 if snakemake.resources.runtime == 1 else 0), quick(*a))[1]
+"""
+HOG = """import time
+HOG = bytearray(b"1") * (2 << 30)
+time.sleep(3)  # Slurm looks every second
+"""
+
+
+def put_before(project: Project, script: str, code: str) -> None:
+    """Have a rule's script do something first. (Scripts are no part of any key.)"""
+    begin = "with job(snakemake) as work:"
+    project.edit(f"workflow/scripts/{script}.py", begin, f"{code}\n{begin}")
+
+
+def limit(project: Project, rule: str, **resources: str) -> None:
+    """Give a rule other resources in the profile. (On the command line they would replace all those of the profile.)"""
+    path = project.folder / "slurm/config.yaml"
+    profile = yaml.safe_load(path.read_text())
+    profile["set-resources"][rule] |= {name: yaml.safe_load(value) for name, value in resources.items()}
+    path.write_text(yaml.safe_dump(profile))
+
+
+def warned(run: Run) -> None:
+    """Students saved when the warning came, and lost nothing: not one epoch was trained twice."""
+    jobs = run.jobs("evaluate")
+    assert sorted((job.state, job.minutes) for job in jobs) == [("COMPLETED", 2)] * 2 + [("FAILED", 1)] * 2
+    assert all(job.ended - job.started < 60 for job in jobs)  # they went before they were killed
+    text = run.log("evaluate")
+    assert text.count("stopped by SIGUSR1; what was done is kept") == 2
+    kept = [int(epoch) for epoch in re.findall(r"goes on after epoch (\d+)", text)]
+    assert len(kept) == 2
+    stopped = [int(epoch) for epoch in re.findall(r"SIGUSR1: saving after (\d+)", text)]
+    assert stopped == kept
+    print(f"time limit: 0 epochs repeated (students stopped and resumed after epochs {kept})")
+
+
+def out_of_memory(run: Run) -> None:
+    """A job above its memory is killed, and has more the second time."""
+    first, *_, last = sorted(run.jobs("recover"), key=lambda job: job.number)
+    assert first.state in ("OUT_OF_MEMORY", "FAILED", "CANCELLED")
+    assert last.state == "COMPLETED"
+    assert last.memory > first.memory == 1500
+    print(f"memory: {first.state} with {first.memory} MB, {last.state} with {last.memory} MB; no unit had begun")
+
+
+def moved_and_cancelled(run: Run, ranking: SlurmJob, ranked: list[int]) -> None:
+    """The node fails and Slurm starts the job on another; it is cancelled and Snakemake submits it again.
+
+    The classes that were ranked stay. The one in hand, at most, is begun again, each time.
+    """
+    first, second = sorted(run.jobs("rank"), key=lambda job: job.number)
+    assert (first.number, first.state, first.restarts) == (ranking.number, "CANCELLED", 1)
+    assert first.node != ranking.node
+    assert second.state == "COMPLETED"
+    left = [int(count) for count in re.findall(r"(\d+) of units 0-9 to compute", run.log("rank"))]
+    kept = [UNITS - count for count in left]
+    assert len(kept) == 3
+    assert all(k >= r for k, r in zip(kept, ranked, strict=True)), (kept, ranked)
+    print(f"node down, then scancel: {kept[1]}, then {kept[2]} of {UNITS} classes kept; at most 1 repeated each time")
+
+
+def same_units(run: Run, project: Project) -> None:
+    """Rankings and optimised images are the same bytes too."""
+    for pattern in ("rankings/*/*/*.npz", "units/*/*/*.npz"):
+        theirs = {path.name: path.read_bytes() for path in (project.folder / "results").glob(pattern)}
+        assert {path.name: path.read_bytes() for path in run.files(pattern)} == theirs
+
+
+def test_a_killed_main_process_is_started_again(untrained: Run, undisturbed: Project) -> None:
+    """Its jobs go on. A new main process notices them and does not submit their work beside them."""
+    untrained.start()
+    untrained.until(lambda: untrained.running("evaluate") and untrained.files(".partial/*/seed-*"))
+    assert untrained.process is not None
+    os.kill(untrained.process.pid, signal.SIGKILL)
+    untrained.finish()
+    orphans = untrained.running("evaluate")
+    assert untrained.call("snakemake", "--unlock").returncode == 0
+    untrained.start()
+    assert untrained.finish() != 0
+    assert f"{len(orphans)} Slurm jobs of an earlier run in this folder are not over" in untrained.text()
+    assert all(str(job.number) in untrained.call("hald.cli", "jobs", "ls").stdout for job in orphans)
+    assert untrained.call("hald.cli", "jobs", "wait").returncode == 0
+    assert {job.state for job in untrained.jobs("evaluate")} == {"COMPLETED"}
+    untrained.start()
+    assert untrained.finish() == 0, untrained.text()[-6000:]
+    same_results(untrained, undisturbed)
+    jobs = untrained.jobs("evaluate")
+    assert len(jobs) == len(orphans)  # what they finished was not done again
+    assert "goes on after" not in untrained.log("evaluate")  # nor interrupted

@@ -1,0 +1,182 @@
+"""Six faults, each while something is made and on what is used, in every stage: the twelve cases.
+
+                  making                                  using
+    killed        resumed to the same bytes               a torn checkpoint starts anew
+    full disk     nothing half is taken for whole         (labels: what was done is kept, test_labels.py)
+    corrupt       (labels: test_labels.py)                refused, and the message says what to do
+    raced         two jobs at once, everything once       a claim of a dead owner is taken over
+    read-only     refused in words                        read without writing
+    mis-ordered   nothing is made from it                 teachers, images and labels of another class order
+
+Labels, which are shared between users, have more of each in test_labels.py.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from stages import STAGES, Given, doomed, results, work
+
+from hald.claim import Claim
+from hald.data.reader import open_dataset
+from hald.errors import UserError
+from hald.files import explained
+from hald.synthesis.statistics import load_statistics
+from hald.synthesis.units import load_unit
+from killing import finish, start
+
+TEACHERLESS = ("squeeze", "evaluate")  # stages that have no teacher among their inputs
+
+
+@pytest.fixture
+def given(digits: Path, teacher: Path, real_set: Path, store: Path) -> Given:
+    return Given(digits, teacher, real_set, store)
+
+
+@contextmanager
+def disk(folder: Path, options: str) -> Iterator[Path]:
+    """A small file system of its own."""
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True).returncode:
+        pytest.skip("cannot mount a tmpfs here (needs root)")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("stage", STAGES)
+def test_killed_and_resumed_to_the_same_bytes(stage: str, number: int, given: Given, tmp_path: Path) -> None:
+    work(stage, given, tmp_path / "whole")
+    died = finish(start(doomed, stage, given, tmp_path / "killed", number))
+    assert died in (-signal.SIGKILL, 0)  # 0: it has fewer files, or was quicker
+    work(stage, given, tmp_path / "killed")
+    assert results(tmp_path / "killed") == results(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stage", ["squeeze", "evaluate"])
+def test_a_torn_checkpoint_starts_anew(stage: str, given: Given, tmp_path: Path) -> None:
+    work(stage, given, tmp_path / "whole")
+    for folder in ("", "seed-0"):
+        torn = tmp_path / "torn/partial" / folder / "checkpoint.pt"
+        torn.parent.mkdir(parents=True, exist_ok=True)
+        torn.write_bytes(b"PK\x03\x04 torn")
+    work(stage, given, tmp_path / "torn")
+    (tmp_path / "torn/partial/checkpoint.pt").unlink(missing_ok=True)
+    assert results(tmp_path / "torn") == results(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_full_disk_leaves_nothing_half(stage: str, given: Given, tmp_path: Path) -> None:
+    work(stage, given, tmp_path / "whole")
+    with disk(tmp_path / "disk", "size=12k,nr_inodes=40") as small:
+        with pytest.raises(UserError, match=r"disk .*is full|the disk is full") as refusal, explained("it"):
+            work(stage, given, small / "results")
+        assert "No space left" not in str(refusal.value).split(":")[0]
+        subprocess.run(["mount", "-o", "remount,size=50m,nr_inodes=5000", str(small)], check=True)
+        work(stage, given, small / "results")
+        assert results(small / "results") == results(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_two_jobs_at_the_same_work_do_it_once(stage: str, given: Given, tmp_path: Path) -> None:
+    work(stage, given, tmp_path / "whole")
+    processes = [start(work, stage, given, tmp_path / "raced") for _ in range(2)]
+    assert [finish(process) for process in processes] == [0, 0]
+    assert results(tmp_path / "raced") == results(tmp_path / "whole")
+    made = sum(json.loads(path.read_text())["work"] for path in (tmp_path / "raced").rglob("timings/*.json"))
+    alone = sum(json.loads(path.read_text())["work"] for path in (tmp_path / "whole").rglob("timings/*.json"))
+    assert made == alone  # every unit by one of them
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_read_only_place_is_said_in_words(stage: str, given: Given, tmp_path: Path) -> None:
+    with (
+        disk(tmp_path / "disk", "ro") as sealed,
+        pytest.raises(UserError, match="read-only"),
+        explained("this job could not write"),
+    ):
+        work(stage, given, sealed / "results")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_read_only_inputs_are_enough(stage: str, given: Given, tmp_path: Path) -> None:
+    """Another user's datasets, teachers and stores, on a file system that nobody may write to."""
+    with disk(tmp_path / "disk", "size=50m") as sealed:
+        copies = {name: Path(shutil.copytree(path, sealed / name)) for name, path in vars(given).items()}
+        subprocess.run(["mount", "-o", "remount,ro", str(sealed)], check=True)
+        work(stage, Given(**copies), tmp_path / "results")
+    work(stage, given, tmp_path / "whole")
+    assert results(tmp_path / "results").keys() == results(tmp_path / "whole").keys()
+
+
+def damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()  # it may be a hard link to what other tests use
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage not in TEACHERLESS])
+def test_a_corrupt_teacher_is_refused(stage: str, given: Given, tmp_path: Path) -> None:
+    bad = Path(shutil.copytree(given.teacher, tmp_path / "teacher"))
+    damage(bad / "teacher.safetensors")
+    with pytest.raises(UserError, match="teacher"):
+        work(stage, given.but(teacher=bad), tmp_path / "results")
+    assert not [path for path in (tmp_path / "results").glob("[!p]*/**/*") if path.is_file()]  # but partial/
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_corrupt_dataset_is_refused(stage: str, given: Given, tmp_path: Path) -> None:
+    if stage == "relabel":
+        pytest.skip("labels are made from an image set")
+    bad = Path(shutil.copytree(given.digits, tmp_path / "digits"))
+    (bad / "manifest.json").write_text("{")
+    with pytest.raises(UserError, match="manifest.json"):
+        work(stage, given.but(digits=bad), tmp_path / "results")
+    assert not results(tmp_path / "results")
+
+
+def test_corrupt_units_and_statistics_are_refused(given: Given, tmp_path: Path) -> None:
+    work("recover", given, tmp_path)
+    damage(tmp_path / "units/00001.npz")
+    with pytest.raises(UserError, match=r"unit .*00001.npz cannot be read .*remove it and run again"):
+        load_unit(tmp_path / "units", 1)
+    work("statistics", given, tmp_path)
+    damage(tmp_path / "statistics/statistics.safetensors")
+    with pytest.raises(UserError, match="statistics .* are damaged; remove"):
+        load_statistics(tmp_path / "statistics", open_dataset(given.digits), torch.device("cpu"))
+
+
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage not in TEACHERLESS])
+def test_a_teacher_of_another_class_order_is_refused(stage: str, given: Given, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(given.teacher, tmp_path / "teacher"))
+    record = json.loads((other / "teacher.json").read_text())
+    record["classes"] = record["classes"][::-1]
+    (other / "teacher.json").unlink()
+    (other / "teacher.json").write_text(json.dumps(record))
+    with pytest.raises(UserError, match="class order"):
+        work(stage, given.but(teacher=other), tmp_path / "results")
+
+
+def test_a_claim_of_a_slurm_job_that_is_over_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On another node there is no process to look at, and nobody waits until the heartbeat is old."""
+    path = tmp_path / "claim"
+    owner = {"user": "x", "host": "node7", "pid": 1, "since": 1.0, "slurm": "77"}
+    for running, granted in ((True, False), (None, False), (False, True)):
+        path.write_text(json.dumps(owner))
+        monkeypatch.setattr("hald.claim.runs_now", lambda number, answer=running: answer if number == "77" else None)
+        with Claim(path) as claim:
+            assert claim.granted is granted
+    path.write_text(json.dumps(owner))
+    monkeypatch.setattr("hald.claim.runs_now", lambda number: True)
+    monkeypatch.setenv("SLURM_JOB_ID", "77")  # we are that job, started again after its node failed
+    with Claim(path) as claim:
+        assert claim.granted

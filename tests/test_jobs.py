@@ -1,0 +1,173 @@
+"""Around a job's work: signals, device leases, node-local scratch, jobs of an earlier run, sizes of jobs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conftest import TINY_DEMO, copy_known
+from hald.cli import main
+from hald.errors import UserError
+from hald.files import write_json
+from hald.jobs import Interrupted, StopRequest, exclusive
+from hald.lease import lease_device, names
+from hald.plan import make_plan
+from hald.plan.sizes import SHORTEST, fitting
+from hald.scratch import staged
+from hald.slurm import queued_jobs, require_no_earlier_jobs, runs_now
+
+
+def test_a_signal_is_remembered_until_a_loop_looks() -> None:
+    with StopRequest():
+        os.kill(os.getpid(), signal.SIGUSR1)  # while data are loaded
+        with StopRequest() as stop:
+            assert stop.save_now(7, every=10)
+            with pytest.raises(Interrupted, match="SIGUSR1"):
+                stop.check()
+    with StopRequest() as later:
+        later.check()
+
+
+def test_checkpoints_come_with_epochs_and_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("hald.jobs.time.monotonic", lambda: now[0])
+    stop = StopRequest()
+    assert [epoch for epoch in range(1, 25) if stop.save_now(epoch, 10)] == [10, 20]
+    now[0] += 601
+    assert stop.save_now(25, 10)
+    assert not stop.save_now(26, 10)
+
+
+def test_waiting_for_another_job_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hald.jobs.time.sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    path = tmp_path / "unit.json"
+    with exclusive(path), pytest.raises(Interrupted), exclusive(path):
+        pytest.fail("two hold one claim")
+    assert not path.exists()
+
+
+LEASE = "import sys, hald.lease as l; print(l.lease_device(2), flush=True); sys.stdin.read()"
+
+
+def test_jobs_of_one_machine_take_different_devices(tmp_path: Path) -> None:
+    environment = os.environ | {"HALD_LEASES": str(tmp_path)}
+    jobs: list[subprocess.Popen[str]] = []
+
+    def begin() -> subprocess.Popen[str]:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        jobs.append(subprocess.Popen([sys.executable, "-c", LEASE], env=environment, **pipes))  # type: ignore[call-overload]
+        return jobs[-1]
+
+    first, second = begin(), begin()
+    assert first.stdout and second.stdout  # noqa: PT018
+    got = {first.stdout.readline().strip(): first, second.stdout.readline().strip(): second}
+    assert set(got) == {"0", "1"}
+    third = begin()
+    got["1"].kill()  # the lease ends with its process, however that ends
+    assert third.stdout
+    assert third.stdout.readline().strip() == "1"
+    for job in jobs:
+        job.kill()
+        job.communicate()
+
+
+def test_a_process_keeps_its_device_and_names_are_those_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HALD_LEASES", str(tmp_path))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    monkeypatch.setattr("hald.lease._held", {})
+    assert names(2) == ["3", "5"]
+    assert lease_device(2) == lease_device(2) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["3.lock"]
+
+
+def test_a_dataset_is_staged_where_there_is_scratch(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = {"stage": "squeeze", "dataset": str(digits)}
+    monkeypatch.delenv("SLURM_TMPDIR", raising=False)
+    assert staged(work) == work
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
+    there = Path(staged(work)["dataset"])
+    assert there.is_relative_to(tmp_path)
+    assert {p.name: p.read_bytes() for p in there.iterdir()} == {p.name: p.read_bytes() for p in digits.iterdir()}
+    assert staged(work)["dataset"] == str(there)
+    assert [path.name for path in there.parent.iterdir()] == [there.name]
+    assert staged({"stage": "evaluate", "dataset": str(digits)})["dataset"] == str(digits)
+    monkeypatch.setattr("hald.scratch.SPARE", 1 << 60)
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path.parent))
+    assert staged(work) == work  # no room
+
+
+@pytest.fixture
+def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A squeue that prints a file, and a scancel that empties it."""
+    listing = tmp_path / "queue"
+    for name, text in (("squeue", f"cat {listing}"), ("scancel", f"echo $@ >> {tmp_path}/cancelled; : > {listing}")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.chdir(tmp_path)
+    return listing
+
+
+def test_a_run_does_not_start_beside_jobs_of_an_earlier_one(queue: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    queue.write_text(
+        f"11|RUNNING|n1|{queue.parent}|rule_evaluate_wildcards_a\n12|PENDING||{queue.parent}|rule_rank_wildcards_b\n"
+        f"13|RUNNING|n2|/elsewhere|rule_rank_wildcards_b\n14|RUNNING|n2|{queue.parent}|(null)\n"
+    )
+    assert [job.number for job in queued_jobs(queue.parent)] == ["11", "12"]
+    require_no_earlier_jobs(queue.parent, queue.parent)  # nothing was ever submitted here: nobody is asked
+    (queue.parent / "slurm").mkdir()
+    with pytest.raises(UserError, match=r"(?s)2 Slurm jobs of an earlier run.*11  running n1.*hald jobs wait"):
+        require_no_earlier_jobs(queue.parent, queue.parent)
+    assert main(["jobs"]) == 0
+    assert "rule_evaluate_wildcards_a" in capsys.readouterr().out
+    assert main(["jobs", "stop"]) == 0
+    assert (queue.parent / "cancelled").read_text() == "--signal=USR1 11\n"
+    require_no_earlier_jobs(queue.parent, queue.parent)
+
+
+def test_without_slurm_nothing_is_known_and_nothing_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "slurm").mkdir()
+    require_no_earlier_jobs(tmp_path, tmp_path)
+    assert runs_now("1") is None
+
+
+@given(st.floats(0.01, 1e5), st.integers(1, 5000), st.floats(60, 1e5))
+def test_a_job_lasts_its_target_or_less_and_there_are_enough_jobs(seconds: float, count: int, target: float) -> None:
+    size = fitting(seconds, count, target)
+    assert size >= 1
+    assert size == 1 or size * seconds <= 1.5 * target
+    assert size * seconds < SHORTEST + seconds or -(-count // size) >= min(count, 3)
+
+
+def test_sizes_follow_recorded_timings_unless_they_are_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    copy_known(tmp_path / "config")
+    (tmp_path / "config/experiments/tiny.yaml").write_text(TINY_DEMO.replace("seeds: 2", "seeds: 12"))
+
+    def planned(**jobs: object) -> tuple[set[int], set[int]]:
+        plan = make_plan({"experiments": ["tiny"], "jobs": jobs})
+        return {plan.blocks[key] for key in plan.runs if plan.seeds[key] == 12}, {
+            plan.blocks[key] for key in plan.labels
+        }
+
+    assert planned() == ({3}, {20})  # no timings yet
+    plan = make_plan({"experiments": ["tiny"]})
+    for key, run in plan.runs.items():
+        kind, work = run.effort
+        timing = {"seconds": 100.0 * run.epochs, "host": "x", "device": "cpu", "kind": kind, "work": work}
+        write_json(plan.run_dir(key) / "seed-9.timing.json", timing)
+    assert planned(target_minutes=10)[0] == {2}
+    assert planned(target_minutes=60)[0] == {3}  # twelve seeds for four jobs
+    assert planned(target_minutes=10, seeds_per_job=5) == ({5}, {20})
+    assert json.loads(json.dumps(plan.blocks)) == plan.blocks
