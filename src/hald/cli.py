@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     from hald.labels import command as labels_command
+    from hald.plan import command as status_command
     from hald.synthesis import command as images_command
     from hald.train import command as runs_command
 
@@ -52,6 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     images_command.add_parser(commands)
     labels_command.add_parser(commands)
     runs_command.add_parser(commands)
+    status_command.add_parser(commands)
     docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
     docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
     docs.set_defaults(run=_docs)

@@ -1,0 +1,232 @@
+"""What a plan still lacks: unfinished units of work, and the Snakemake jobs that they amount to.
+
+Counted apart from the rules' own functions (hald.plan.jobs): `hald plan` and `snakemake -n` are two answers to one
+question, and a test compares them. A further rule is a further entry of KINDS.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hald.files import read_json
+from hald.plan.model import Plan
+from hald.plan.present import Present
+from hald.specs.images import FromRanking, FromUnits, Lpld, Patches
+from hald.specs.table import Cell, TableSpec
+
+
+@dataclass(frozen=True)
+class Need:
+    """The first `count` units that a rule makes under a key (of a table: its id; of weights: their file)."""
+
+    rule: str
+    key: str
+    count: int = 1
+
+
+Work = dict[tuple[str, str], set[int]]  # unfinished units by rule and key
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The work of one rule. All units of a key lie in one folder."""
+
+    file: Callable[[Plan, str, int], Path]  # where a finished unit is
+    needs: Callable[["Todo", str], list[Need]]  # what an unfinished one is made from
+    effort: Callable[[Plan, str], tuple[str, float]] | None = None  # kind and amount of one unit; None: never timed
+    per_job: Callable[[Plan], int] = lambda plan: 1  # units that one job takes
+    begun: Callable[["Todo", str, int], float] = lambda todo, key, unit: 0.0  # share that a checkpoint has
+    is_right: Callable[["Todo", str], bool] = lambda todo, key: True  # of names that do not change with their content
+
+
+class Todo:
+    """What is missing as of one look at the disk."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.present = plan, Present(plan)
+        self._missing: dict[Need, frozenset[int]] = {}
+
+    def missing(self, need: Need) -> frozenset[int]:
+        """Units of a need that are not there."""
+        if need not in self._missing:
+            self._missing[need] = frozenset(self._look(need))
+        return self._missing[need]
+
+    def _look(self, need: Need) -> Iterable[int]:
+        kind = KINDS[need.rule]
+        there = self.present.names(kind.file(self.plan, need.key, 0).parent)
+        if not there or not kind.is_right(self, need.key):
+            return range(need.count)
+        return (unit for unit in range(need.count) if kind.file(self.plan, need.key, unit).name not in there)
+
+    def behind(self, needs: Iterable[Need]) -> Work:
+        """Everything that has to be made for `needs`: what they lack, what that is made from, and so on."""
+        work: Work = {}
+        open_needs = list(needs)
+        while open_needs:
+            need = open_needs.pop()
+            units = self.missing(need)
+            if units and (need.rule, need.key) not in work:
+                open_needs += KINDS[need.rule].needs(self, need.key)
+            if units:
+                work.setdefault((need.rule, need.key), set()).update(units)
+        return work
+
+    def amount(self, rule: str, key: str, units: Iterable[int]) -> float:
+        """How many units' worth of work is left; what checkpoints have is not."""
+        return sum(1 - KINDS[rule].begun(self, key, unit) for unit in units)
+
+
+def everything(plan: Plan) -> list[Need]:
+    """What the workflow's default target asks for."""
+    return [Need("table", name) for name in plan.tables]
+
+
+def job_counts(plan: Plan) -> dict[str, int]:
+    """Jobs to run for all tables, by rule, as Snakemake counts them: with one for the target `all`."""
+    counts: Counter[str] = Counter()
+    for (rule, _), units in Todo(plan).behind(everything(plan)).items():
+        counts[rule] += len(blocks(plan, rule, units))
+    return {rule: counts[rule] for rule in KINDS if counts[rule]} | ({"all": 1} if counts else {})
+
+
+def blocks(plan: Plan, rule: str, units: Iterable[int]) -> set[int]:
+    """The jobs that units belong to: aligned blocks, numbered."""
+    size = KINDS[rule].per_job(plan)
+    return {unit // size for unit in units}
+
+
+def views_of(plan: Plan, run: str) -> int:
+    """Label views that a run's pool reaches into."""
+    spec = plan.runs[run]
+    return -(-spec.pool // plan.labels[spec.labels].batches)
+
+
+def cell_need(table: TableSpec, cell: Cell) -> Need:
+    """What fills a cell: the records of a run."""
+    return Need("evaluate", cell.run, table.seeds)
+
+
+def _data_and(dataset: str, *teachers: str) -> list[Need]:
+    return [Need("dataset", dataset), *(Need("squeeze", teacher) for teacher in teachers)]
+
+
+def _for_squeeze(todo: Todo, key: str) -> list[Need]:
+    spec = todo.plan.teachers[key]
+    fetched = [Need("weights", f"{spec.arch}/{spec.weights}.safetensors")] if spec.source == "torchvision" else []
+    return _data_and(spec.dataset) + fetched
+
+
+def _for_rank(todo: Todo, key: str) -> list[Need]:
+    spec = todo.plan.rankings[key]
+    return _data_and(spec.dataset, spec.teacher)
+
+
+def _for_statistics(todo: Todo, key: str) -> list[Need]:
+    spec = todo.plan.statistics[key]
+    return _data_and(spec.dataset, spec.teacher)
+
+
+def _for_recover(todo: Todo, key: str) -> list[Need]:
+    spec = todo.plan.units[key]
+    first = _data_and(spec.dataset, *spec.teachers)
+    if isinstance(spec.own, Lpld):
+        return [*first, Need("statistics", spec.own.statistics)]
+    return first + ([Need("rank", spec.patches.ranking, spec.classes)] if spec.patches else [])
+
+
+def _for_synthesize(todo: Todo, key: str) -> list[Need]:
+    spec = todo.plan.images[key]
+    needs = _data_and(spec.dataset, *spec.teachers)
+    if isinstance(spec.source, FromRanking | Patches):
+        needs.append(Need("rank", spec.source.ranking, spec.classes))
+    if isinstance(spec.source, FromUnits):
+        needs.append(Need("recover", spec.source.units, todo.plan.units[spec.source.units].count(spec.ipc)))
+    return needs
+
+
+def _for_relabel(todo: Todo, key: str) -> list[Need]:
+    """Nothing once the store exists: it has its images and its teachers in it."""
+    if todo.present.has(todo.plan.store_dir(key) / "zarr.json"):
+        return []
+    spec = todo.plan.labels[key]
+    return [Need("synthesize", spec.images), *(Need("squeeze", teacher) for teacher in spec.teachers)]
+
+
+def _for_evaluate(todo: Todo, key: str) -> list[Need]:
+    spec = todo.plan.runs[key]
+    return [Need("dataset", spec.dataset), Need("relabel", spec.labels, views_of(todo.plan, key))]
+
+
+def _for_table(todo: Todo, name: str) -> list[Need]:
+    table = todo.plan.tables[name]
+    return [cell_need(table, cell) for cell in table.cells]
+
+
+def _is_current(todo: Todo, name: str) -> bool:
+    """Whether a table is there in all formats, means what the plan means by it, and has all its records."""
+    plan = todo.plan
+    files = [plan.table_meaning_file(name), *(plan.table_file(name, suffix) for suffix in ("csv", "md", "tex", "html"))]
+    return (
+        all(todo.present.has(file) for file in files)
+        and read_json(files[0]) == plan.table_meaning(name)
+        and not any(todo.missing(need) for need in _for_table(todo, name))
+    )
+
+
+def _epochs(todo: Todo, folder: Path, epochs: int) -> float:
+    """Share of a training that its checkpoint has."""
+    note = folder / "checkpoint.json"
+    try:
+        return min(read_json(note)["epoch"] / epochs, 1.0) if todo.present.has(note) else 0.0
+    except FileNotFoundError:  # the training has just finished
+        return 0.0
+
+
+def _begun_teacher(todo: Todo, key: str, _unit: int) -> float:
+    recipe = todo.plan.teachers[key].recipe
+    return _epochs(todo, todo.plan.partial(key), recipe.epochs) if recipe else 0.0
+
+
+def _begun_student(todo: Todo, key: str, seed: int) -> float:
+    return _epochs(todo, todo.plan.partial(key) / f"seed-{seed}", todo.plan.runs[key].epochs)
+
+
+def _units_per_job(plan: Plan) -> int:
+    return plan.jobs.units_per_job
+
+
+KINDS: dict[str, Kind] = {
+    "dataset": Kind(lambda plan, key, _: plan.dataset_dir(key) / "manifest.json", lambda todo, key: []),
+    "weights": Kind(lambda plan, key, _: Path(plan.results, "weights", key), lambda todo, key: []),
+    "squeeze": Kind(
+        lambda plan, key, _: plan.teacher_dir(key) / "teacher.json",
+        _for_squeeze,
+        lambda plan, key: plan.teachers[key].effort,
+        begun=_begun_teacher,
+    ),
+    "rank": Kind(Plan.unit, _for_rank, lambda plan, key: plan.rankings[key].effort, _units_per_job),
+    "statistics": Kind(
+        lambda plan, key, _: plan.statistics_dir(key) / "statistics.json",
+        _for_statistics,
+        lambda plan, key: plan.statistics[key].effort,
+    ),
+    "recover": Kind(Plan.unit, _for_recover, lambda plan, key: plan.units[key].effort, _units_per_job),
+    "synthesize": Kind(
+        lambda plan, key, _: plan.images_dir(key) / "image_set.json",
+        _for_synthesize,
+        lambda plan, key: plan.images[key].effort,
+    ),
+    "relabel": Kind(
+        Plan.marker, _for_relabel, lambda plan, key: plan.labels[key].effort, lambda plan: plan.jobs.views_per_job
+    ),
+    "evaluate": Kind(
+        Plan.record,
+        _for_evaluate,
+        lambda plan, key: plan.runs[key].effort,
+        lambda plan: plan.jobs.seeds_per_job,
+        begun=_begun_student,
+    ),
+    "table": Kind(lambda plan, key, _: plan.table_file(key, "csv"), _for_table, is_right=_is_current),
+}
