@@ -21,6 +21,7 @@ from hald.plan.config import config_from
 from hald.plan.status import Cells, status
 from hald.plan.summary import report
 from hald.plan.todo import Todo, everything
+from hald.train.command import planned
 
 Capture = pytest.CaptureFixture[str]
 
@@ -43,7 +44,7 @@ def touch(path: Path, content: str = "") -> None:
 
 def finish_run(plan: Plan, run: str) -> None:
     for seed in range(plan.seeds[run]):
-        touch(plan.record(run, seed))
+        write_json(plan.record(run, seed), {"top1": 50.0})
 
 
 def write_table(plan: Plan, name: str) -> None:
@@ -80,9 +81,10 @@ def test_a_cell_is_done_when_all_its_seeds_have_records(here: Path) -> None:
     first, second, _ = plan.runs
     assert cells_of(plan) == {"main": Cells(0, 0, 2, 0, 4), "other": Cells(0, 0, 1, 0, 1)}
     finish_run(plan, first)
-    touch(plan.record(second, 1))
+    write_json(plan.record(second, 1), {"top1": 50.0})
     write_json(plan.record(second, 0).with_suffix(".timing.json"), TIMED)  # no record
     assert cells_of(plan)["main"] == Cells(1, 0, 1, 3, 4)
+    assert sum(line.state == "done" for line in planned(plan)) == 3  # `hald runs ls` says the same
 
 
 PROGRESS = "10:00:00 seed 0 epoch 1/3  1/s  2s left\n"

@@ -39,7 +39,10 @@ def _parser() -> argparse.ArgumentParser:
     plan = commands.add_parser(
         "plan",
         help="print what the config amounts to, without doing it",
-        description="Counts of teachers, image sets, label views and training runs; bytes; hours from timings.",
+        description="Counts of teachers, image sets, label views and training runs; bytes; hours from timings; the\n"
+        "Snakemake jobs that are still to run, by rule, as `snakemake -n` counts them; and what sharing spares:\n\n"
+        "  not nested     if every SLC had labels of its own, and every IPC images of its own\n"
+        "  cell by cell   if every cell of every table were made by itself",
         epilog="examples:\n  hald plan\n  hald plan --config 'experiments=[demo]' stores=/shared/labels",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

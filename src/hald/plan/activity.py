@@ -35,15 +35,13 @@ class Activity:
         self.ended = frozenset(job for job, path in logs.items() if _has_ended(path))
         self.at_work = (logs.keys() - self.ended) | (wanted & set(_claims(todo, work)))
 
-    def is_training(self, run: str, seeds: Iterable[int]) -> bool:
-        """Whether one of these seeds (without record) is being trained: its log is alive, or its checkpoint new."""
-        return any(self._is_training(run, seed) for seed in seeds)
+    def is_running(self, rule: str, key: str, units: Iterable[int]) -> bool:
+        """Whether one of these unfinished units is being made: its job's log is alive, or its checkpoint is new."""
+        return any(self._is_running(rule, key, unit) for unit in units)
 
-    def _is_training(self, run: str, seed: int) -> bool:
-        plan = self.todo.plan
-        job = _job(plan, "evaluate", run, seed)
-        note = plan.partial(run) / f"seed-{seed}" / "checkpoint.json"
-        return job in self.at_work or (job not in self.ended and self.todo.present.has(note) and _is_fresh(note))
+    def _is_running(self, rule: str, key: str, unit: int) -> bool:
+        job, saved = _job(self.todo.plan, rule, key, unit), self.todo.checkpoint(rule, key, unit)
+        return job in self.at_work or (job not in self.ended and saved is not None and _is_fresh(saved[0]))
 
 
 def _job(plan: Plan, rule: str, key: str, unit: int) -> Job:

@@ -68,27 +68,25 @@ def _seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
-    if not 0.1 <= value <= 86400:
         raise argparse.ArgumentTypeError(
-            f"found '{text}', expected seconds, 0.1 or more; an experiment goes before it: hald status {text} --watch"
-            if not text[:1].isdigit()
-            else f"found '{text}', expected seconds between 0.1 and 86400"
-        )
+            f"found '{text}', expected seconds; an experiment goes before it: hald status {text} --watch"
+        ) from None
+    if not 0.1 <= value <= 86400:
+        raise argparse.ArgumentTypeError(f"found '{text}', expected seconds between 0.1 and 86400")
     return value
 
 
 def _run(options: argparse.Namespace) -> int:
     from hald.plan import make_plan
 
-    raw = config_from(options.config)
-    plan = make_plan(raw if options.experiment is None else only(options.experiment, raw))
-    if options.watch is None:
-        print(text(status(plan), _columns()))
-        return 0
     try:
-        watch(plan, options.watch)
-    except KeyboardInterrupt:
+        raw = config_from(options.config)
+        plan = make_plan(raw if options.experiment is None else only(options.experiment, raw))
+        if options.watch is None:
+            print(text(status(plan), _columns()))
+        else:
+            watch(plan, options.watch)
+    except KeyboardInterrupt:  # the way to end watching
         print()
     return 0
 
@@ -168,7 +166,7 @@ def _notes(now: Status) -> list[str]:
     jobs = ", ".join(f"{rule} {count}" for rule, count in now.at_work.items())
     notes = [f"at work, by logs and claims of the last {FRESH / 60:g} minutes: {jobs}"] if jobs else []
     if now.stopped:
-        notes.append(f"stopped half-way: {now.stopped} trainings, which go on from their checkpoints")
+        notes.append(f"stopped half-way, to go on from a checkpoint: {now.stopped}")
     if now.untimed:
         more = f" and {len(now.untimed) - 3} more" if len(now.untimed) > 3 else ""
         notes.append(f"no timing yet: {', '.join(now.untimed[:3])}{more}")

@@ -19,7 +19,7 @@ class Shared:
 
 def sharing(plan: Plan) -> list[Shared]:
     """Training runs, label views and optimised images."""
-    cells = [cell.run for table in plan.tables.values() for cell in table.cells]
+    cells = [cell.run for table in plan.tables.values() for cell in table.cells if cell.run in plan.runs]
     trainings = sum(plan.seeds.values())
     asked = sum(len(table.cells) * table.seeds for table in plan.tables.values())
     sets = [_optimised(plan, key) for key in plan.images]

@@ -72,10 +72,10 @@ def count_cells(todo: Todo, activity: Activity, table: TableSpec) -> Cells:
     """A cell is done when all its seeds have records, and running when one that lacks its record is being trained."""
     total = Cells()
     for cell in table.cells:
-        lacks = todo.missing(cell_need(table, cell))
-        running = bool(lacks) and activity.is_training(cell.run, lacks)
-        missing = bool(lacks) and not running
-        total += Cells(not lacks, running, missing, table.seeds - len(lacks), table.seeds)
+        need = cell_need(table, cell)
+        lacks = todo.missing(need)
+        running = activity.is_running(need.rule, need.key, lacks)
+        total += Cells(not lacks, running, bool(lacks) and not running, need.count - len(lacks), need.count)
     return total
 
 
@@ -89,7 +89,7 @@ def _line(todo: Todo, rates: dict[str, float], name: str, cells: Cells, needs: l
 def _stopped(todo: Todo, activity: Activity, work: Work) -> int:
     """Trainings with a checkpoint at which nobody is working."""
     return sum(
-        todo.amount(rule, key, [seed]) < 1 and not activity.is_training(key, [seed])
+        todo.checkpoint(rule, key, seed) is not None and not activity.is_running(rule, key, [seed])
         for (rule, key), seeds in work.items()
         if rule == "evaluate"
         for seed in seeds
@@ -100,7 +100,7 @@ def label_bytes(todo: Todo, cells: Iterable[Cell]) -> tuple[int, int]:
     """Bytes of the label views that cells need: measured of those that are there, estimated of those to come."""
     plan = todo.plan
     needed: dict[str, int] = {}
-    for run in {cell.run for cell in cells}:
+    for run in plan.runs.keys() & {cell.run for cell in cells}:
         labels = plan.runs[run].labels
         needed[labels] = max(needed.get(labels, 0), views_of(plan, run))
     there = to_come = 0

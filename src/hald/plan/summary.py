@@ -57,7 +57,7 @@ def efforts(todo: Todo, work: Work) -> list[tuple[str, float]]:
         effort = KINDS[rule].effort
         if effort and units:
             kind, amount = effort(todo.plan, key)
-            found.append((kind, amount * todo.amount(rule, key, units)))
+            found.append((kind, amount * sum(1 - todo.begun(rule, key, unit) for unit in units)))
     return found
 
 

@@ -5,7 +5,7 @@ question, and a test compares them. A further rule is a further entry of KINDS.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,8 +36,8 @@ class Kind:
     needs: Callable[["Todo", str], list[Need]]  # what an unfinished one is made from
     effort: Callable[[Plan, str], tuple[str, float]] | None = None  # kind and amount of one unit; None: never timed
     per_job: Callable[[Plan], int] = lambda plan: 1  # units that one job takes
-    begun: Callable[["Todo", str, int], float] = lambda todo, key, unit: 0.0  # share that a checkpoint has
-    is_right: Callable[["Todo", str], bool] = lambda todo, key: True  # of names that do not change with their content
+    checkpoint: Callable[[Plan, str, int], tuple[Path, int]] | None = None  # its note, and the epochs of a whole unit
+    is_right: Callable[["Todo", str, int], bool] = lambda todo, key, unit: True  # of a file that may be out of date
 
 
 class Todo:
@@ -53,12 +53,12 @@ class Todo:
             self._missing[need] = frozenset(self._look(need))
         return self._missing[need]
 
-    def _look(self, need: Need) -> Iterable[int]:
-        kind = KINDS[need.rule]
-        there = self.present.names(kind.file(self.plan, need.key, 0).parent)
-        if not there or not kind.is_right(self, need.key):
-            return range(need.count)
-        return (unit for unit in range(need.count) if kind.file(self.plan, need.key, unit).name not in there)
+    def _look(self, need: Need) -> Iterator[int]:
+        kind, key = KINDS[need.rule], need.key
+        there = self.present.names(kind.file(self.plan, key, 0).parent)
+        for unit in range(need.count):
+            if not there or kind.file(self.plan, key, unit).name not in there or not kind.is_right(self, key, unit):
+                yield unit
 
     def behind(self, needs: Iterable[Need]) -> Work:
         """Everything that has to be made for `needs`: what they lack, what that is made from, and so on."""
@@ -73,9 +73,19 @@ class Todo:
                 work.setdefault((need.rule, need.key), set()).update(units)
         return work
 
-    def amount(self, rule: str, key: str, units: Iterable[int]) -> float:
-        """How many units' worth of work is left; what checkpoints have is not."""
-        return sum(1 - KINDS[rule].begun(self, key, unit) for unit in units)
+    def checkpoint(self, rule: str, key: str, unit: int) -> tuple[Path, int] | None:
+        """The note of a unit's checkpoint, if there is one, and the epochs of the whole unit."""
+        known = KINDS[rule].checkpoint
+        found = known(self.plan, key, unit) if known else None
+        return found if found and self.present.has(found[0]) else None
+
+    def begun(self, rule: str, key: str, unit: int) -> float:
+        """Share of an unfinished unit that its checkpoint has."""
+        found = self.checkpoint(rule, key, unit)
+        try:
+            return min(read_json(found[0])["epoch"] / found[1], 1.0) if found else 0.0
+        except FileNotFoundError:  # it has just been finished
+            return 0.0
 
 
 def everything(plan: Plan) -> list[Need]:
@@ -164,7 +174,7 @@ def _for_table(todo: Todo, name: str) -> list[Need]:
     return [cell_need(table, cell) for cell in table.cells]
 
 
-def _is_current(todo: Todo, name: str) -> bool:
+def _is_current(todo: Todo, name: str, _unit: int) -> bool:
     """Whether a table is there in all formats, means what the plan means by it, and has all its records."""
     plan = todo.plan
     files = [plan.table_meaning_file(name), *(plan.table_file(name, suffix) for suffix in ("csv", "md", "tex", "html"))]
@@ -175,22 +185,13 @@ def _is_current(todo: Todo, name: str) -> bool:
     )
 
 
-def _epochs(todo: Todo, folder: Path, epochs: int) -> float:
-    """Share of a training that its checkpoint has."""
-    note = folder / "checkpoint.json"
-    try:
-        return min(read_json(note)["epoch"] / epochs, 1.0) if todo.present.has(note) else 0.0
-    except FileNotFoundError:  # the training has just finished
-        return 0.0
+def _of_teacher(plan: Plan, key: str, _unit: int) -> tuple[Path, int]:
+    recipe = plan.teachers[key].recipe
+    return plan.partial(key) / "checkpoint.json", recipe.epochs if recipe else 1
 
 
-def _begun_teacher(todo: Todo, key: str, _unit: int) -> float:
-    recipe = todo.plan.teachers[key].recipe
-    return _epochs(todo, todo.plan.partial(key), recipe.epochs) if recipe else 0.0
-
-
-def _begun_student(todo: Todo, key: str, seed: int) -> float:
-    return _epochs(todo, todo.plan.partial(key) / f"seed-{seed}", todo.plan.runs[key].epochs)
+def _of_student(plan: Plan, key: str, seed: int) -> tuple[Path, int]:
+    return plan.partial(key) / f"seed-{seed}" / "checkpoint.json", plan.runs[key].epochs
 
 
 def _units_per_job(plan: Plan) -> int:
@@ -204,7 +205,7 @@ KINDS: dict[str, Kind] = {
         lambda plan, key, _: plan.teacher_dir(key) / "teacher.json",
         _for_squeeze,
         lambda plan, key: plan.teachers[key].effort,
-        begun=_begun_teacher,
+        checkpoint=_of_teacher,
     ),
     "rank": Kind(Plan.unit, _for_rank, lambda plan, key: plan.rankings[key].effort, _units_per_job),
     "statistics": Kind(
@@ -226,7 +227,7 @@ KINDS: dict[str, Kind] = {
         _for_evaluate,
         lambda plan, key: plan.runs[key].effort,
         lambda plan: plan.jobs.seeds_per_job,
-        begun=_begun_student,
+        checkpoint=_of_student,
     ),
     "table": Kind(lambda plan, key, _: plan.table_file(key, "csv"), _for_table, is_right=_is_current),
 }
