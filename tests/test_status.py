@@ -220,6 +220,11 @@ def test_an_experiment_is_shown_whatever_the_config_says(here: Path, capsys: Cap
     out = capsys.readouterr().out
     assert "third" in out
     assert "other" not in out
+    (here / "config/experiments/both.yaml").write_text("includes: [tiny, second]\n")
+    override = "override={second: {tables: {third: {seeds: 3}}}, demo: {threads: 1}}"
+    assert main(["status", "both", "--config", "experiments=[demo]", override]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:4]] == ["main", "other", "third"]
+    (here / "config/experiments/both.yaml").unlink()
     assert main(["status", "tinny"]) == 1
     message = "hald: there is no experiment 'tinny' in config/experiments; there are second, tiny\n"
     assert capsys.readouterr().err == message

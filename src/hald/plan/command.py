@@ -96,9 +96,9 @@ def only(name: str, raw: dict[str, Any]) -> dict[str, Any]:
     known = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
     if name not in known:
         raise UserError(f"there is no experiment '{name}' in {EXPERIMENTS}; there are {', '.join(known) or 'none'}")
-    override = raw.get("override") or {}
     parts = {name, *read_yaml(EXPERIMENTS / f"{name}.yaml").get("includes", [])}
-    return {**raw, "experiments": [name], "override": {key: override[key] for key in override if key in parts}}
+    override = {key: value for key, value in dict(raw.get("override") or {}).items() if key in parts}
+    return {**raw, "experiments": [name], "override": override}
 
 
 def watch(plan: Plan, seconds: float) -> None:
