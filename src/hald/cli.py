@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     from hald.labels import command as labels_command
+    from hald.plan import command as status_command
     from hald.synthesis import command as images_command
     from hald.train import command as runs_command
 
@@ -38,7 +39,10 @@ def _parser() -> argparse.ArgumentParser:
     plan = commands.add_parser(
         "plan",
         help="print what the config amounts to, without doing it",
-        description="Counts of teachers, image sets, label views and training runs; bytes; hours from timings.",
+        description="Counts of teachers, image sets, label views and training runs; bytes; hours from timings; the\n"
+        "Snakemake jobs that are still to run, by rule, as `snakemake -n` counts them; and what sharing spares:\n\n"
+        "  not nested     if every SLC had labels of its own, and every IPC images of its own\n"
+        "  cell by cell   if every cell of every table were made by itself",
         epilog="examples:\n  hald plan\n  hald plan --config 'experiments=[demo]' stores=/shared/labels",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -59,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     jobs.add_argument("action", choices=["ls", "wait", "stop"], nargs="?", default="ls")
     jobs.set_defaults(run=_jobs)
+    status_command.add_parser(commands)
     docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
     docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
     docs.set_defaults(run=_docs)

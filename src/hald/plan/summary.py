@@ -1,13 +1,15 @@
-"""What a plan amounts to: counts, bytes, and hours from recorded timings."""
+"""What a plan amounts to: counts, bytes, hours from recorded timings, Snakemake jobs, and what sharing spares."""
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from hald.errors import UserError
 from hald.files import read_json
 from hald.plan.model import Plan
+from hald.plan.sharing import sharing, views_alone
+from hald.plan.todo import KINDS, Need, Todo, Work, job_counts
 
 
 @dataclass(frozen=True)
@@ -22,41 +24,42 @@ class Line:
 
 def summarize(plan: Plan) -> list[Line]:
     """Datasets, teachers, image sets, label views and training runs of a plan."""
-    rates = recorded_rates(plan)
-    datasets = [(plan.dataset_dir(key) / "manifest.json").exists() for key in plan.datasets]
-    teachers = [(spec.effort, (plan.teacher_dir(key) / "teacher.json").exists()) for key, spec in plan.teachers.items()]
-    units = [
-        (spec.effort, plan.unit(key, unit).exists())
-        for key, spec in (plan.rankings | plan.units).items()
-        for unit in range(plan.unit_counts[key])
-    ]
-    images = [(spec.effort, (plan.images_dir(key) / "image_set.json").exists()) for key, spec in plan.images.items()]
-    views = [
-        (spec.effort, plan.marker(key, view).exists())
-        for key, spec in plan.labels.items()
-        for view in range(plan.views[key])
-    ]
-    runs = [
-        (spec.effort, plan.record(key, seed).exists())
-        for key, spec in plan.runs.items()
-        for seed in range(plan.seeds[key])
-    ]
+    todo, rates = Todo(plan), recorded_rates(plan)
+    units = [Need("rank" if key in plan.rankings else "recover", key, n) for key, n in plan.unit_counts.items()]
     return [
-        Line("datasets", len(datasets), sum(datasets), 0.0),
-        _line("teachers", teachers, rates),
-        _line("image units", units, rates),
-        _line("image sets", images, rates),
-        _line("label views", views, rates),
-        _line("training runs", runs, rates),
+        _line("datasets", [Need("dataset", key) for key in plan.datasets], todo, rates),
+        _line("teachers", [Need("squeeze", key) for key in plan.teachers], todo, rates),
+        _line("BN statistics", [Need("statistics", key) for key in plan.statistics], todo, rates),
+        _line("image units", units, todo, rates),
+        _line("image sets", [Need("synthesize", key) for key in plan.images], todo, rates),
+        _line("label views", [Need("relabel", key, count) for key, count in plan.views.items()], todo, rates),
+        _line("training runs", [Need("evaluate", key, count) for key, count in plan.seeds.items()], todo, rates),
+        _line("analyses", [Need("analysis", key) for key in plan.analyses], todo, rates),
     ]
 
 
-def _line(name: str, items: Iterable[tuple[tuple[str, float], bool]], rates: dict[str, float]) -> Line:
-    items = list(items)
-    open_items = [effort for effort, there in items if not there]
-    known = all(kind in rates for kind, _ in open_items)
-    hours = sum(rates[kind] * work for kind, work in open_items) / 3600 if known else None
-    return Line(name, len(items), len(items) - len(open_items), hours)
+def _line(name: str, needs: list[Need], todo: Todo, rates: dict[str, float]) -> Line:
+    missing = {(need.rule, need.key): set(todo.missing(need)) for need in needs}
+    planned, lacks = sum(need.count for need in needs), sum(map(len, missing.values()))
+    seconds = seconds_left(todo, rates, missing)
+    return Line(name, planned, planned - lacks, None if seconds is None else seconds / 3600)
+
+
+def seconds_left(todo: Todo, rates: dict[str, float], work: Work) -> float | None:
+    """Time of unfinished work on the fastest device that was timed; None if a part of it has no timing."""
+    left = efforts(todo, work)
+    return sum(rates[kind] * amount for kind, amount in left) if all(kind in rates for kind, _ in left) else None
+
+
+def efforts(todo: Todo, work: Work) -> list[tuple[str, float]]:
+    """Kind and amount of all in `work` that is left to do and ever timed (datasets, downloads and tables are not)."""
+    found = []
+    for (rule, key), units in work.items():
+        effort = KINDS[rule].effort
+        if effort and units:
+            kind, amount = effort(todo.plan, key)
+            found.append((kind, amount * sum(1 - todo.begun(rule, key, unit) for unit in units)))
+    return found
 
 
 def recorded_rates(plan: Plan) -> dict[str, float]:
@@ -70,11 +73,17 @@ def recorded_rates(plan: Plan) -> dict[str, float]:
         (plan.results, "statistics/*/*/timing.json"),
         (plan.results, "images/*/*/timing.json"),
         (plan.results, "runs/*/*/*.timing.json"),
+        (plan.results, "analyses/*/*.timing.json"),
         (plan.stores, "*/*/timings/*.json"),
     ]
     for root, pattern in patterns:
         for path in Path(root).glob(pattern):
-            record = read_json(path)
+            try:
+                record = read_json(path)
+            except FileNotFoundError:  # removed since it was listed
+                continue
+            except ValueError as error:
+                raise UserError(f"timing record {path} is damaged ({error}); remove it") from error
             seconds[record["kind"], record["device"]] += record["seconds"]
             work[record["kind"], record["device"]] += record["work"]
     rates: dict[str, float] = {}
@@ -91,15 +100,19 @@ def report(plan: Plan) -> str:
     for line in lines:
         hours = "no timing yet" if line.hours is None else "-" if line.planned == line.there else f"{line.hours:.2f}"
         out.append(f"{line.name:<15}{line.planned:>9,}{line.there:>9,}{line.planned - line.there:>9,}   {hours}")
-    asked = sum(len(table.cells) * table.seeds for table in plan.tables.values())
-    unique = sum(plan.seeds.values())
+    trained = [table for table in plan.tables.values() if not table.of_analyses]
+    asked = sum(len(table.cells) * table.seeds for table in trained)
+    unique = sum(plan.seeds[run] for run in {cell.run for table in trained for cell in table.cells})
     label_bytes = sum(plan.labels[key].view_bytes * views for key, views in plan.views.items())
-    alone = sum(spec.view_bytes * _views_alone(plan, key) for key, spec in plan.labels.items())
+    alone = sum(spec.view_bytes * views_alone(plan, key) for key, spec in plan.labels.items())
     out += [
         "",
         f"tables         {len(plan.tables):>9,}   {', '.join(plan.tables)}",
         f"shared         {asked - unique:>9,}   of {asked:,} training runs of the tables are shared by two of them",
         f"label bytes    {size(label_bytes):>9}   in {len(plan.labels)} stores (about), {size(alone)} without nesting",
+        _jobs(plan),
+        "",
+        *_sharing(plan),
     ]
     return "\n".join(out)
 
@@ -119,7 +132,7 @@ def table_costs(plan: Plan) -> list[Cost]:
     rates = recorded_rates(plan)
     costs = []
     for name, table in plan.tables.items():
-        runs = {cell.run: plan.runs[cell.run] for cell in table.cells}
+        runs = {cell.run: plan.runs[cell.run] for cell in table.cells if cell.run in plan.runs}
         views: dict[str, int] = defaultdict(int)
         for run in runs.values():
             views[run.labels] = max(views[run.labels], -(-run.pool // plan.labels[run.labels].batches))
@@ -143,10 +156,19 @@ def cost_report(plan: Plan) -> str:
     return "\n".join(out)
 
 
-def _views_alone(plan: Plan, labels: str) -> int:
-    """Views there would be if every SLC had labels of its own."""
-    batches = plan.labels[labels].batches
-    return sum({-(-spec.pool // batches) for spec in plan.runs.values() if spec.labels == labels})
+def _jobs(plan: Plan) -> str:
+    """What is still to do in Snakemake's count."""
+    counts = job_counts(plan)
+    rules = ", ".join(f"{rule} {count:,}" for rule, count in counts.items()) or "nothing to be done"
+    return f"snakemake jobs {sum(counts.values()):>9,}   {rules}"
+
+
+def _sharing(plan: Plan) -> list[str]:
+    """What nesting and sharing spare: SLCs take a prefix of one store, IPCs of one set, tables the same runs."""
+    lines = [f"{'sharing':<17}{'planned':>9}{'not nested':>14}{'cell by cell':>16}"]
+    for line in sharing(plan):
+        lines.append(f"{line.name:<17}{line.planned:>9,}{line.not_nested:>14,}{line.by_cell:>16,}")
+    return lines
 
 
 def size(count: float) -> str:
