@@ -30,6 +30,11 @@ demo: $(READY) ## run the default experiment and print its table
 	@$(BIN)/snakemake --cores $(CORES)
 	for table in $$($(BIN)/hald tables); do echo; cat "$$table"; done
 
+report: $(READY) ## the demo with its report: results/report.html, one page that works offline
+	@$(BIN)/snakemake --cores $(CORES)
+	$(BIN)/snakemake --report results/report.html
+	echo "open results/report.html in a browser"
+
 test: $(READY) ## the whole test suite
 	@$(BIN)/python -m pytest
 

@@ -71,6 +71,15 @@ class Browser:
         self.wait(find + "return all.length > 0")
         self.run(find + "const e = all[all.length - 1]; (e.closest('a, button') || e).click(); return true")
 
+    def view(self, row: str) -> None:
+        """Look at a result of Snakemake's report: the eye in the row that starts with this text."""
+        find = (
+            "const row = [...document.querySelectorAll('tr')].find("
+            f"e => e.cells.length && e.cells[0].textContent.trim() === {json.dumps(row)});"
+        )
+        self.wait(find + "return Boolean(row)")
+        self.run(find + "row.querySelector('[iconname=eye]').click(); return true")
+
     def text(self) -> str:
         """What can be read on the page."""
         return str(self.run("return document.body.innerText"))

@@ -1,5 +1,6 @@
 """The report: one page that works without a network, with tables, figures, previews and records in it."""
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -67,10 +68,26 @@ def test_the_page_opens_and_shows_a_table_and_a_figure(reported: Project, tmp_pa
         for category in ("Tables", "Figures", "Distilled images", "Run records"):
             assert category in window.text()
         window.click("Tables")
-        window.wait("return document.body.innerText.includes('small')")
-        assert window.errors() == []
+        window.view("main: small")
+        shown = window.wait("const f = document.querySelector('iframe'); return f && f.src")
+        assert shown == inline(reported.folder / "results/tables/main.html")
+        window.click("Results")
+        window.click("Figures")
+        window.view("gain: Gain on two digits")
+        window.wait("return [...document.images].some(i => i.src.startsWith('data:image/png') && i.naturalWidth > 300)")
+        for category in ("Distilled images", "Run records"):
+            window.click("Results")
+            window.click(category)
+            window.wait("return document.querySelectorAll('[iconname=eye]').length >= 2")
         window.picture(tmp_path / "report.png")
+        assert window.errors() == []
     with browser(tmp_path / "other") as window:
         window.open(reported.folder / "results/tables/main.html")
         assert "hald" in window.text()
         assert window.errors() == []
+
+
+def inline(page: Path) -> str:
+    """A page as the report holds it."""
+    text = base64.b64encode(page.read_bytes()).decode()
+    return f"data:text/html;charset=utf8;filename={page.name};base64,{text}"

@@ -68,19 +68,23 @@ class OutcomeJobs:
         """Parameters of rule figure."""
         return self._shown("figures", w.figure, self.plan.figures[w.figure])
 
+    # One label each: with two, the page of Snakemake 9.27 makes switches of them and dies on combinations that do not
+    # exist.
+
     def table_labels(self, w: Any) -> dict[str, str]:
         """What the report calls a table."""
         table = self.plan.tables[w.table]
-        return {"table": table.id, "shows": table.caption, "paper": f"Table {table.number}" if table.number else ""}
+        number = f" (Table {table.number} of the paper)" if table.number else ""
+        return {"table": f"{table.id}: {table.caption}{number}"}
 
     def figure_labels(self, w: Any) -> dict[str, str]:
         """What the report calls a figure."""
-        return {"figure": w.figure, "shows": self.plan.figures[w.figure].caption}
+        return {"figure": f"{w.figure}: {self.plan.figures[w.figure].caption}"}
 
     def preview_labels(self, w: Any) -> dict[str, str]:
         """What the report calls a preview sheet."""
         spec = self.plan.images[self._key(w.images)]
-        return {"dataset": w.images.partition("/")[0], "method": spec.method, "images per class": str(spec.ipc)}
+        return {"images": f"{w.images.partition('/')[0]}: {spec.method}, {spec.ipc} per class [{self._key(w.images)}]"}
 
     def preview_inputs(self, w: Any) -> list[str]:
         """The image set, unless a label store that exists has its images."""
