@@ -116,8 +116,10 @@ def browser(profile: Path) -> Iterator[Browser]:
             except OSError:
                 assert time.monotonic() < end, "chromedriver does not answer"
                 time.sleep(0.2)
-        yield window
-        window.close()
+        try:
+            yield window
+        finally:
+            window.close()
     finally:
         driver.kill()
         driver.wait()

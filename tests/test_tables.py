@@ -8,7 +8,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from conftest import ROOT
 from hald.files import write_json
+from hald.plan import make_plan
 from hald.specs.table import Cell, Printed, TableSpec
 from hald.tables import cell_rows, to_html, to_latex, to_markdown, write_table
 
@@ -102,13 +104,33 @@ def test_latex(folders: dict[str, Path], tmp_path: Path) -> None:
     assert r"rded & 10 & 15.0 $\pm$ 7.1 & \textbf{41.0 $\pm$ 1.4} \\" in text
     assert r"Digits \& more, 100 \%" in text
     assert r"soft\_only" in text
+    compiled(text, tmp_path)
+
+
+def compiled(text: str, folder: Path) -> None:
+    """Let LaTeX have a look, where it is installed."""
     if shutil.which("pdflatex"):
         page = r"\documentclass{article}\usepackage{booktabs}\begin{document}" + text + r"\end{document}"
-        (tmp_path / "t.tex").write_text(page)
-        subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=tmp_path, check=True, capture_output=True)
+        (folder / "t.tex").write_text(page)
+        done = subprocess.run(["pdflatex", "-halt-on-error", "t.tex"], cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout[-2000:]
+
+
+@pytest.mark.parametrize("experiment", ["paper", "demo"])
+def test_every_table_is_written_without_a_single_record(experiment: str, tmp_path: Path) -> None:
+    plan = make_plan({"experiments": [experiment]}, ROOT)
+    text = ""
+    for name, table in plan.tables.items():
+        folders = {cell.run: tmp_path / "nothing" / cell.run for cell in table.cells}
+        write_table(table, folders, tmp_path / name)
+        shown = (tmp_path / f"{name}.md").read_text()
+        assert shown.count(" – ") >= len({(cell.row, cell.column) for cell in table.cells})
+        text += (tmp_path / f"{name}.tex").read_text().replace("{table}", "{center}").replace("\\caption{", "\\textit{")
+    compiled(text, tmp_path)
 
 
 def test_all_formats_are_written(folders: dict[str, Path], tmp_path: Path) -> None:
     write_table(TABLE, folders, tmp_path / "tables" / "demo_main")
-    assert sorted(path.suffix for path in (tmp_path / "tables").iterdir()) == [".csv", ".html", ".md", ".tex"]
+    suffixes = {".csv", ".html", ".md", ".tex", ".records.html"}
+    assert {path.name for path in (tmp_path / "tables").iterdir()} == {f"demo_main{suffix}" for suffix in suffixes}
     assert len(pd.read_csv(tmp_path / "tables" / "demo_main.csv")) == 4

@@ -216,6 +216,8 @@ def footnotes(table: TableSpec) -> list[str]:
 
 
 TEX_SPECIAL = {"_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "–": "--", "±": r"$\pm$"}
+TEX_SPECIAL |= {">": "$>$", "<": "$<$", "^": r"\^{}", "~": r"\~{}", "Σ": r"$\Sigma$", "²": "$^2$", "×": r"$\times$"}
+TEX_SPECIAL |= {"{": r"\{", "}": r"\}", "\\": r"\textbackslash{}"}
 TEX_SPECIAL |= {"†": r"$^\dagger$", "°": r"$^\circ$", "*": r"$^\ast$"}
 
 
