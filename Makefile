@@ -11,7 +11,7 @@ BIN := .venv/bin
 CORES ?= $(shell nproc)
 READY := .venv/.ready
 
-.PHONY: help setup demo test test-cluster lint format docs bench-labels bench-train bench-synthesis readme clean
+.PHONY: help setup demo report test test-cluster lint format docs bench-labels bench-train bench-synthesis readme clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,6 +70,7 @@ bench-synthesis: $(READY) ## synthesis step against a plain one on the same batc
 
 readme: demo bench-labels bench-synthesis bench-train ## put the demo's and the benchmarks' tables into the documents
 	@$(BIN)/python docs/fill.py README.md docs/labels.md docs/synthesis.md docs/evaluation.md docs/cluster.md
+	cp results/figures/demo_drift_examples.png docs/drift.png
 
 clean: ## remove results and Snakemake's state (label stores elsewhere stay)
 	@rm -rf results .snakemake
