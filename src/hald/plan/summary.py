@@ -74,9 +74,14 @@ def recorded_rates(plan: Plan) -> dict[str, float]:
     ]
     for root, pattern in patterns:
         for path in Path(root).glob(pattern):
-            record = read_json(path)
-            seconds[record["kind"], record["device"]] += record["seconds"]
-            work[record["kind"], record["device"]] += record["work"]
+            try:
+                record = read_json(path)
+                what = (record["kind"], record["device"])
+                took, did = float(record["seconds"]), float(record["work"])
+            except (OSError, ValueError, KeyError, TypeError):  # a timing is worth no complaint
+                continue
+            seconds[what] += took
+            work[what] += did
     rates: dict[str, float] = {}
     for (kind, device), amount in work.items():
         if amount:
