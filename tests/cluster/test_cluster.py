@@ -108,7 +108,7 @@ def test_four_faults_in_one_run(unfinished: Run, undisturbed: Project) -> None:
     same_units(run, undisturbed)
     warned(run)
     out_of_memory(run)
-    moved_and_cancelled(run, ranking, [0, before, after])
+    moved_and_cancelled(run, ranking, [before, after])
 
 
 # The first attempt at a student would need more than its two minutes; every attempt at images needs 2 GB.
@@ -142,12 +142,12 @@ def warned(run: Run) -> None:
     jobs = run.jobs("evaluate")
     assert sorted((job.state, job.minutes) for job in jobs) == [("COMPLETED", 3)] * 2 + [("FAILED", 2)] * 2
     assert all(job.ended - job.started < 120 for job in jobs)  # they went before they were killed
-    text = run.log("evaluate")
-    assert text.count("stopped by SIGUSR1; what was done is kept") == 2
-    kept = [int(epoch) for epoch in re.findall(r"goes on after epoch (\d+)", text)]
+    # A rule's log is that of its last attempt; the main process has shown those of attempts that failed.
+    assert run.text().count("stopped by SIGUSR1; what was done is kept") == 2
+    stopped = [int(epoch) for epoch in re.findall(r"SIGUSR1: saving after (\d+)", run.text())]
+    kept = [int(epoch) for epoch in re.findall(r"goes on after epoch (\d+)", run.log("evaluate"))]
     assert len(kept) == 2
-    stopped = [int(epoch) for epoch in re.findall(r"SIGUSR1: saving after (\d+)", text)]
-    assert stopped == kept
+    assert sorted(kept) == sorted(stopped)
     print(f"time limit: 0 epochs repeated (students stopped and resumed after epochs {kept})")
 
 
@@ -169,11 +169,10 @@ def moved_and_cancelled(run: Run, ranking: SlurmJob, ranked: list[int]) -> None:
     assert (first.number, first.state, first.restarts) == (ranking.number, "CANCELLED", 1)
     assert first.node != ranking.node
     assert second.state == "COMPLETED"
-    left = [int(count) for count in re.findall(r"(\d+) of units 0-9 to compute", run.log("rank"))]
+    left = [int(count) for count in re.findall(r"(\d+) of units 0-9 to compute", run.text() + run.log("rank"))]
     kept = [UNITS - count for count in left]
-    assert len(kept) == 3
     assert all(k >= r for k, r in zip(kept, ranked, strict=True)), (kept, ranked)
-    print(f"node down, then scancel: {kept[1]}, then {kept[2]} of {UNITS} classes kept; at most 1 repeated each time")
+    print(f"node down, then scancel: {kept[0]}, then {kept[1]} of {UNITS} classes kept; at most 1 repeated each time")
 
 
 def same_units(run: Run, project: Project) -> None:
