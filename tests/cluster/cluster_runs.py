@@ -64,12 +64,12 @@ class Run:
                 start_new_session=True,
             )
 
-    def finish(self, seconds: float = 280) -> int:
+    def finish(self, seconds: float = 500) -> int:
         """Wait for the main process to end; its exit code."""
         assert self.process is not None
         return self.process.wait(seconds)
 
-    def until(self, what: Callable[[], object], seconds: float = 120) -> None:
+    def until(self, what: Callable[[], object], seconds: float = 200) -> None:
         """Wait for something to be the case."""
         assert self.process is not None
         deadline = time.monotonic() + seconds

@@ -78,16 +78,16 @@ def test_the_chain_through_slurm_gives_the_bytes_of_a_local_run(fresh: Run, requ
     measured = overheads(fresh)
     print(measured.text)
     # An allocation is held for the start of Python and Snakemake and for the work, not for waiting.
-    assert measured.before < 15
-    assert measured.after < 10
+    assert measured.before < 30
+    assert measured.after < 20
 
 
 def test_four_faults_in_one_run(unfinished: Run, undisturbed: Project) -> None:
     """A time limit, too little memory, a node that fails, a cancelled job: each is tried again and goes on."""
     run = unfinished
-    # A minute is the shortest limit. Slurm warns up to a minute before it is asked to: here 20 to 50 s after the start.
+    # Slurm warns up to a minute before it is asked to: here 60 to 90 s after the start.
     put_before(run.project, "evaluate", SLOW)
-    limit(run.project, "evaluate", runtime="attempt", slurm_extra="\"'--signal=USR1@10'\"")
+    limit(run.project, "evaluate", runtime="attempt + 1", slurm_extra="\"'--signal=USR1@30'\"")
     put_before(run.project, "recover", HOG)
     limit(run.project, "recover", mem_mb="1500 * attempt")
     targets = [str(path.relative_to(run.folder)) for path in (run.lacks("rankings"), run.lacks("units"))]
@@ -98,24 +98,24 @@ def test_four_faults_in_one_run(unfinished: Run, undisturbed: Project) -> None:
     before = run.ranked()
     try:
         run.until(lambda: run.running("rank") and run.running("rank")[0].restarts)
+        run.until(lambda: run.ranked() >= max(before + 1, 6))
+        slurm("scancel", str(ranking.number))
+        after = run.ranked()
+        assert run.finish() == 0, run.text()[-6000:]
     finally:
         slurm("scontrol", "update", f"nodename={ranking.node}", "state=resume")
-    run.until(lambda: run.ranked() >= max(before + 1, 6))
-    slurm("scancel", str(ranking.number))
-    after = run.ranked()
-    assert run.finish() == 0, run.text()[-6000:]
     same_results(run, undisturbed)
     same_units(run, undisturbed)
     warned(run)
     out_of_memory(run)
-    moved_and_cancelled(run, ranking, [0, before, after])
+    moved_and_cancelled(run, ranking, [before, after])
 
 
-# The first attempt at a student would need more than its minute; every attempt at images needs 2 GB.
+# The first attempt at a student would need more than its two minutes; every attempt at images needs 2 GB.
 SLOW = """import time
 import hald.train.run
 quick = hald.train.run.train_epoch
-hald.train.run.train_epoch = lambda *a: (time.sleep(0.5 if snakemake.resources.runtime == 1 else 0), quick(*a))[1]
+hald.train.run.train_epoch = lambda *a: (time.sleep(0.5 if snakemake.resources.runtime == 2 else 0), quick(*a))[1]
 """
 HOG = """import time
 HOG = bytearray(b"1") * (2 << 30)
@@ -140,14 +140,14 @@ def limit(project: Project, rule: str, **resources: str) -> None:
 def warned(run: Run) -> None:
     """Students saved when the warning came, and lost nothing: not one epoch was trained twice."""
     jobs = run.jobs("evaluate")
-    assert sorted((job.state, job.minutes) for job in jobs) == [("COMPLETED", 2)] * 2 + [("FAILED", 1)] * 2
-    assert all(job.ended - job.started < 60 for job in jobs)  # they went before they were killed
-    text = run.log("evaluate")
-    assert text.count("stopped by SIGUSR1; what was done is kept") == 2
-    kept = [int(epoch) for epoch in re.findall(r"goes on after epoch (\d+)", text)]
+    assert sorted((job.state, job.minutes) for job in jobs) == [("COMPLETED", 3)] * 2 + [("FAILED", 2)] * 2
+    assert all(job.ended - job.started < 120 for job in jobs)  # they went before they were killed
+    # A rule's log is that of its last attempt; the main process has shown those of attempts that failed.
+    assert run.text().count("stopped by SIGUSR1; what was done is kept") == 2
+    stopped = [int(epoch) for epoch in re.findall(r"SIGUSR1: saving after (\d+)", run.text())]
+    kept = [int(epoch) for epoch in re.findall(r"goes on after epoch (\d+)", run.log("evaluate"))]
     assert len(kept) == 2
-    stopped = [int(epoch) for epoch in re.findall(r"SIGUSR1: saving after (\d+)", text)]
-    assert stopped == kept
+    assert sorted(kept) == sorted(stopped)
     print(f"time limit: 0 epochs repeated (students stopped and resumed after epochs {kept})")
 
 
@@ -169,11 +169,10 @@ def moved_and_cancelled(run: Run, ranking: SlurmJob, ranked: list[int]) -> None:
     assert (first.number, first.state, first.restarts) == (ranking.number, "CANCELLED", 1)
     assert first.node != ranking.node
     assert second.state == "COMPLETED"
-    left = [int(count) for count in re.findall(r"(\d+) of units 0-9 to compute", run.log("rank"))]
+    left = [int(count) for count in re.findall(r"(\d+) of units 0-9 to compute", run.text() + run.log("rank"))]
     kept = [UNITS - count for count in left]
-    assert len(kept) == 3
     assert all(k >= r for k, r in zip(kept, ranked, strict=True)), (kept, ranked)
-    print(f"node down, then scancel: {kept[1]}, then {kept[2]} of {UNITS} classes kept; at most 1 repeated each time")
+    print(f"node down, then scancel: {kept[0]}, then {kept[1]} of {UNITS} classes kept; at most 1 repeated each time")
 
 
 def same_units(run: Run, project: Project) -> None:

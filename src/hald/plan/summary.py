@@ -5,7 +5,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from hald.errors import UserError
 from hald.files import read_json
 from hald.plan.model import Plan
 from hald.plan.sharing import sharing, views_alone
@@ -80,12 +79,12 @@ def recorded_rates(plan: Plan) -> dict[str, float]:
         for path in Path(root).glob(pattern):
             try:
                 record = read_json(path)
-            except FileNotFoundError:  # removed since it was listed
+                what = (record["kind"], record["device"])
+                took, did = float(record["seconds"]), float(record["work"])
+            except (OSError, ValueError, KeyError, TypeError):  # a timing is worth no complaint
                 continue
-            except ValueError as error:
-                raise UserError(f"timing record {path} is damaged ({error}); remove it") from error
-            seconds[record["kind"], record["device"]] += record["seconds"]
-            work[record["kind"], record["device"]] += record["work"]
+            seconds[what] += took
+            work[what] += did
     rates: dict[str, float] = {}
     for (kind, device), amount in work.items():
         if amount:

@@ -2,13 +2,13 @@
 
                   making                                  using
     killed        resumed to the same bytes               a torn checkpoint starts anew
-    full disk     nothing half is taken for whole         (labels: what was done is kept, test_labels.py)
-    corrupt       (labels: test_labels.py)                refused, and the message says what to do
+    full disk     nothing half is taken for whole         (labels: what was done is kept, test_label_faults.py)
+    corrupt       (labels: test_label_faults.py)                refused, and the message says what to do
     raced         two jobs at once, everything once       a claim of a dead owner is taken over
     read-only     refused in words                        read without writing
     mis-ordered   nothing is made from it                 teachers, images and labels of another class order
 
-Labels, which are shared between users, have more of each in test_labels.py.
+Labels, which are shared between users, have more of each in test_label_faults.py.
 """
 
 import json
