@@ -36,7 +36,7 @@ report: $(READY) ## the demo with its report: results/report.html, one page that
 	echo "open results/report.html in a browser"
 
 test: $(READY) ## the whole test suite
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 8 ? $(CORES) : 8 )) --dist worksteal
 
 test-cluster: $(READY) ## the cluster tests, on a Slurm that is installed and started for them (root, Debian)
 	@trap 'tests/cluster/slurm stop' EXIT

@@ -16,7 +16,17 @@ from hald.models.build import build_model
 from hald.models.weights import save_weights
 
 pytestmark = pytest.mark.slow
-ALL_JOBS = {"dataset": 1, "squeeze": 1, "rank": 1, "synthesize": 2, "relabel": 2, "evaluate": 3, "table": 2, "all": 1}
+ALL_JOBS = {
+    "dataset": 1,
+    "squeeze": 1,
+    "rank": 1,
+    "synthesize": 2,
+    "relabel": 2,
+    "evaluate": 3,
+    "table": 2,
+    "preview": 2,
+    "all": 1,
+}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +50,8 @@ def files(folder: Path, pattern: str) -> list[Path]:
 
 def test_everything_is_there(finished: Project) -> None:
     tables = {path.name for path in (finished.folder / "results/tables").iterdir()}
-    assert tables == {f"{name}.{suffix}" for name in ("main", "other") for suffix in ("csv", "md", "tex", "html")}
+    suffixes = ("csv", "md", "tex", "html", "records.html")
+    assert tables == {f"{name}.{suffix}" for name in ("main", "other") for suffix in suffixes}
     assert len(files(finished.folder, "results/runs/*/*/seed-?.json")) == 2 * 2 + 1
     assert not list((finished.folder / "results/.partial").rglob("*"))  # nothing unfinished is left behind
     log = files(finished.folder, "results/logs/squeeze/*/*.log")[0].read_text()
@@ -116,7 +127,7 @@ def test_a_removed_record_is_the_only_thing_made_again(copy: Project) -> None:
 def test_a_store_elsewhere_spares_teacher_and_images(finished: Project, project: Project, tmp_path: Path) -> None:
     stores = shutil.copytree(finished.folder / "results/labels", tmp_path / "shared")
     arguments = ("--config", f"stores={stores}")
-    assert project.planned(*arguments) == {"dataset": 1, "evaluate": 3, "table": 2, "all": 1}
+    assert project.planned(*arguments) == {"dataset": 1, "evaluate": 3, "table": 2, "preview": 2, "all": 1}
     project.run(*arguments)
     ours, theirs = ((p.folder / "results/tables/main.csv").read_text() for p in (project, finished))
     assert ours == theirs
@@ -146,7 +157,7 @@ def test_incomplete_marks_do_not_hide_the_rest_of_the_work(copy: Project) -> Non
     shutil.rmtree(copy.folder / "results/images")
     shutil.rmtree(copy.folder / "results/runs")
     expected = ALL_JOBS.copy()
-    del expected["dataset"], expected["rank"]
+    del expected["dataset"], expected["rank"], expected["preview"]
     assert copy.planned() == expected
 
 

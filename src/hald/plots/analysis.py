@@ -53,14 +53,17 @@ def _contours(ax: Axes, result: Result, grid: "np.ndarray[Any, Any]", heights: "
 
 @styled
 def gradient_similarity(results: Mapping[str, Result], sigma: float = 70.0) -> Figure:
-    """Cosine of soft and hard gradients along training: image set -> Similarity; thin lines are single steps."""
+    """Cosine of soft and hard gradients along training: image set -> Similarity; thin lines are single steps.
+
+    Thick ones are smoothed over `sigma` steps, or a twentieth of a short training.
+    """
     figure, rows = panels(1, 1, 5.4, 3.2)
     ax = rows[0][0]
     for name, (colour, _) in looks(results, IMAGE_SETS).items():
         series = np.array(results[name]["cosine"])
         epochs = (np.arange(len(series)) + 1) / results[name]["steps_per_epoch"]
         ax.plot(epochs, series, color=colour, lw=0.5, alpha=0.25)
-        ax.plot(epochs, smoothed(series, sigma), color=colour, lw=2.2, label=name_of(name))
+        ax.plot(epochs, smoothed(series, min(sigma, len(series) / 20)), color=colour, lw=2.2, label=name_of(name))
     ax.axhline(0, color=INK, lw=1)
     ax.set_xlim(0, max(len(r["cosine"]) / r["steps_per_epoch"] for r in results.values()))
     ax.set_xlabel("Epoch")
