@@ -589,8 +589,9 @@ def test_pictures_of_crops_are_what_the_teacher_saw(labels: LabelStore) -> None:
     for crop, picture in zip(examples[0].crops, found[0], strict=True):
         assert picture.shape == (32, 32, 3)
         logits = teacher.logits(torch.from_numpy(picture.transpose(2, 0, 1).copy())[None].float() / 255)[0]
-        assert labels.header.classes[int(logits.argmax())] == crop.top[0].name
-        assert float(logits.softmax(0).max()) == pytest.approx(crop.top[0].probability, abs=0.02)
+        p = dict(zip(labels.header.classes, logits.softmax(0).tolist(), strict=True))
+        assert [p[answer.name] for answer in crop.top] == pytest.approx([a.probability for a in crop.top], abs=0.02)
+        assert p[crop.top[0].name] > max(p.values()) - 0.02  # a picture has whole grey levels, so ties may turn
 
 
 def test_most_drifting_images_are_of_different_classes(labels: LabelStore) -> None:

@@ -68,12 +68,12 @@ def test_the_page_opens_and_shows_a_table_and_a_figure(reported: Project, tmp_pa
         for category in ("Tables", "Figures", "Distilled images", "Run records"):
             assert category in window.text()
         window.click("Tables")
-        window.view("main: small")
+        window.view("main")
         shown = window.wait("const f = document.querySelector('iframe'); return f && f.src")
         assert shown == inline(reported.folder / "results/tables/main.html")
         window.click("Results")
         window.click("Figures")
-        window.view("gain: Gain on two digits")
+        window.view("gain")
         window.wait("return [...document.images].some(i => i.src.startsWith('data:image/png') && i.naturalWidth > 300)")
         for category in ("Distilled images", "Run records"):
             window.click("Results")

@@ -50,7 +50,7 @@ def finish_run(plan: Plan, run: str) -> None:
 def write_table(plan: Plan, name: str) -> None:
     for suffix in ("csv", "md", "tex", "html"):
         touch(plan.table_file(name, suffix))
-    write_json(plan.table_meaning_file(name), plan.table_meaning(name))
+    write_json(plan.meaning_file("tables", name), plan.meaning("tables", name))
 
 
 def age(path: Path, seconds: float) -> None:
@@ -246,6 +246,8 @@ def test_watch_ends_when_everything_is_done(here: Path, capsys: Capture, monkeyp
             finish_run(plan, run)
         for name in plan.tables:
             write_table(plan, name)
+        for images in plan.images:
+            touch(plan.preview_file(images))
 
     monkeypatch.setattr(time, "sleep", meanwhile)
     assert main(["status", "--watch", "5"]) == 0

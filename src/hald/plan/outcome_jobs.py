@@ -72,14 +72,14 @@ class OutcomeJobs:
     # exist.
 
     def table_labels(self, w: Any) -> dict[str, str]:
-        """What the report calls a table."""
+        """What the report calls a table (its page has the caption; long labels leave no room for it)."""
         table = self.plan.tables[w.table]
         number = f" (Table {table.number} of the paper)" if table.number else ""
-        return {"table": f"{table.id}: {table.caption}{number}"}
+        return {"table": f"{table.id}{number}"}
 
     def figure_labels(self, w: Any) -> dict[str, str]:
         """What the report calls a figure."""
-        return {"figure": f"{w.figure}: {self.plan.figures[w.figure].caption}"}
+        return {"figure": w.figure}
 
     def preview_labels(self, w: Any) -> dict[str, str]:
         """What the report calls a preview sheet."""
@@ -88,8 +88,9 @@ class OutcomeJobs:
 
     def preview_inputs(self, w: Any) -> list[str]:
         """The image set, unless a label store that exists has its images."""
-        source = self._pictures(self._key(w.images))
-        return [] if source.exists() else [str(source / "image_set.json")]
+        key = self._key(w.images)
+        source = self._pictures(key)
+        return [] if source.exists() or self.plan.preview_file(key).exists() else [str(source / "image_set.json")]
 
     def preview(self, w: Any) -> Work:
         """Parameters of rule preview."""
