@@ -149,7 +149,7 @@ class Plan:
         return all(
             self.analysis_file(key).exists()
             if key in self.analyses
-            else all(self.record(key, seed).exists() for seed in range(table.seeds if table else 0))
+            else all(self.is_trained(key, seed) for seed in range(table.seeds if table else 0))
             for key in self.sources(kind, name)
         )
 
