@@ -26,6 +26,10 @@ from hald.train.command import planned
 Capture = pytest.CaptureFixture[str]
 
 
+# Known: where records are there and the students that analyses keep are not, the two counts differ by a few trainings.
+KEPT = pytest.mark.xfail(reason="runs with a record but without the kept student are counted differently", strict=False)
+
+
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project folder with the small experiment as its config, and a second experiment."""
@@ -332,10 +336,6 @@ def planned_units(plan: Plan) -> list[work.Need]:
 
 
 @pytest.mark.slow
-# Known: where records are there and the students that analyses keep are not, the two counts differ by a few trainings.
-KEPT = pytest.mark.xfail(reason="runs with a record but without the kept student are counted differently", strict=False)
-
-
 @pytest.mark.parametrize(
     ("experiment", "share", "jobs"),
     [
