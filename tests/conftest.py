@@ -314,6 +314,7 @@ def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
         "lr": 0.001,
         "eta": 2.0,
         "weight_decay": 0.01,
+        "beta2": 0.999,
         "loss": LossSpec("kl", {"temperature": 20.0, "squared": False}),
         "handover": "carry",
         "smoothing": 0.8,

@@ -485,6 +485,20 @@ def test_an_experiment_that_includes_others(root: Path) -> None:
             make_plan({"experiments": ["both"]}, root)
 
 
+def test_an_experiment_that_extends_another(root: Path) -> None:
+    """It has everything of the other but its tables, analyses and figures, and shares its runs."""
+    folder = root / "config/experiments"
+    table = "{caption: more, images: [rded], ipc: [2], slc: [4], evaluations: [hald], students: [resnet10], seeds: 1}"
+    (folder / "more.yaml").write_text(f"extends: tiny\ntables: {{more: {table}}}\n")
+    plan = make_plan({"experiments": ["more"]}, root)
+    assert list(plan.tables) == ["more"]
+    assert set(plan.runs) <= set(tiny(root).runs)
+    for base in ("more", "[tiny]"):
+        (folder / "more.yaml").write_text(f"extends: {base}\ntables: {{more: {table}}}\n")
+        with pytest.raises(UserError, match="`extends` names one other experiment"):
+            make_plan({"experiments": ["more"]}, root)
+
+
 def test_values_from_the_command_line_are_typed(root: Path) -> None:
     """Snakemake hands nested --config values over as text."""
     text = {"evaluations": {"hald": {"lr": "1e-3", "hard_epochs": "2"}}, "tables": {"main": {"slc": ["2", "4"]}}}

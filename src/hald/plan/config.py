@@ -17,6 +17,9 @@ from hald.plan.settings import Config, Experiment
 from hald.specs.base import from_dict
 
 
+OUTCOMES = ("tables", "analyses", "figures", "includes")  # what an experiment does not hand on to those that extend it
+
+
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML 1.2 floats: `1e-3` is a number, not a string."""
 
@@ -73,10 +76,7 @@ def _experiment_files(names: Iterable[str], folder: Path) -> dict[str, dict[str,
     found: dict[str, dict[str, Any]] = {}
     for name in names:
         path = folder / f"{name}.yaml"
-        if not path.is_file():
-            known = sorted(file.stem for file in folder.glob("*.yaml"))
-            raise UserError(f"there is no experiment '{name}': {path} does not exist. {suggest(name, known)}")
-        content = read_yaml(path)
+        content = _experiment(name, folder)
         if "includes" not in content:
             found[name] = content
             continue
@@ -84,6 +84,23 @@ def _experiment_files(names: Iterable[str], folder: Path) -> dict[str, dict[str,
             raise UserError(f"{path}: an experiment that includes others holds the list `includes` and nothing else")
         found |= _experiment_files(content["includes"], folder)
     return found
+
+
+def _experiment(name: str, folder: Path, extended_by: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Content of one experiment's file, laid over what it `extends`: another experiment without its outcomes."""
+    path = folder / f"{name}.yaml"
+    if not path.is_file():
+        known = sorted(file.stem for file in folder.glob("*.yaml"))
+        raise UserError(f"there is no experiment '{name}': {path} does not exist. {suggest(name, known)}")
+    content = read_yaml(path)
+    base = content.pop("extends", None)
+    if base is None:
+        return content
+    chain = (*extended_by, name)
+    if not isinstance(base, str) or base in chain:
+        raise UserError(f"{path}: `extends` names one other experiment, found {base!r}")
+    inherited = _experiment(base, folder, chain)
+    return merge({key: value for key, value in inherited.items() if key not in OUTCOMES}, content)
 
 
 def config_from(pairs: list[str]) -> dict[str, Any]:

@@ -210,6 +210,12 @@ class Evaluation:
         minimum=1,
     )
     weight_decay: float = option("AdamW weight decay on weights with more than one dimension", 0.01, minimum=0)
+    beta2: float = option(
+        "AdamW's decay of the second moment, whose memory of a stage lasts about 1 / (1 - beta2) steps",
+        0.999,
+        minimum=0,
+        exclusiveMaximum=1,
+    )
     loss: Literal["kl", "gift", "joint", "lpqld"] = option(
         "Loss of the soft stages: KL divergence, GIFT's cosine, KL plus cross-entropy (joint objective), or KL with an "
         "annealed teacher and a calibrated student temperature (LPQLD)",

@@ -56,6 +56,7 @@ class RunSpec:
     lr: float
     eta: float
     weight_decay: float
+    beta2: float
     loss: LossSpec
     handover: str
     smoothing: float

@@ -91,4 +91,4 @@ def make_optimizer(model: nn.Module, spec: RunSpec) -> torch.optim.AdamW:
     decayed = [p for name, p in named if "weight" in name and p.ndim > 1]
     rest = [p for name, p in named if not ("weight" in name and p.ndim > 1)]
     groups = [{"params": decayed, "weight_decay": spec.weight_decay}, {"params": rest, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=spec.lr, fused=True)
+    return torch.optim.AdamW(groups, lr=spec.lr, betas=(0.9, spec.beta2), fused=True)
