@@ -80,13 +80,15 @@ def test_a_kept_student_belongs_to_a_finished_run(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     (run,) = plan.kept
     jobs = RuleJobs(plan, "plan.json")
+    assert jobs.missing_student(run) == [str(plan.record(run, 1))]  # the block of both seeds, of which it is one
     for seed in range(2):
         write_json(plan.record(run, seed), {"top1": 50.0})
-    assert jobs.missing_records(run, 2) == [str(plan.record(run, 0))]  # its student is not there
     student = plan.student(run, 0, 2)
+    assert jobs.missing_student(run) == [str(student)]
+    assert jobs.missing_records(run, 2) == []  # all that a table wants
     student.parent.mkdir(parents=True)
     student.touch()
-    assert jobs.missing_records(run, 2) == []
+    assert jobs.missing_student(run) == []
 
 
 def test_what_an_analysis_waits_for(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ wildcard_constraints:
     run=r"[^/]+/[^/]+",
     view=r"\d{5}",
     seed=r"\d+",
+    stage=r"\d+",
     table=r"[^/.]+",
     figure=r"[^/.]+",
     analysis=r"[^/]+/[^/]+",

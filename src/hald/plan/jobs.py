@@ -43,7 +43,7 @@ class RuleJobs:
         return int(next(table[key].threads for table in specs if key in table))
 
     def _key(self, w: Any) -> str:
-        (slug,) = (value for name, value in w.items() if name not in ("view", "seed", "unit"))
+        (slug,) = (value for name, value in w.items() if name not in ("view", "seed", "stage", "unit"))
         key = self.plan.key(slug)
         if self.plan.slugs.get(key) != slug:
             raise UserError(
@@ -207,18 +207,29 @@ class RuleJobs:
 
     def evaluate(self, w: Any) -> Work:
         """Parameters of rule evaluate; the wildcard names the last seed of a block."""
+        last, size = int(w.seed), self.plan.blocks[self._key(w)]
+        return self._training(w, range(last // size * size, last + 1))
+
+    def student(self, w: Any) -> Work:
+        """Parameters of rule student."""
+        return self._training(w, range(int(w.seed), int(w.seed) + 1))
+
+    def _training(self, w: Any, seeds: range) -> Work:
         key = self._key(w)
         spec = self.plan.runs[key]
-        last, size = int(w.seed), self.plan.blocks[key]
         return self._work(w, "evaluate", spec, spec.dataset) | {
             "store": str(self.plan.store_dir(spec.labels)),
             "records": str(self.plan.run_dir(key)),
-            "seeds": list(range(last // size * size, last + 1)),
+            "seeds": list(seeds),
             "kept": self.plan.kept.get(key, 0),
         }
 
+    def missing_student(self, run: str) -> list[str]:
+        """What to make so that the first student of a run is there: its record, with which it is kept, or itself."""
+        return self.missing_records(run, 1) or unless_there(self.plan.kept_student(run))
+
     def missing_records(self, run: str, needed: int) -> list[str]:
         """Records to make so that a run has its first `needed` seeds, as last seeds of their blocks in this plan."""
-        done = [self.plan.is_trained(run, seed) for seed in range(self.plan.seeds[run])]
+        done = [self.plan.record(run, seed).exists() for seed in range(self.plan.seeds[run])]
         blocks = missing_blocks(done, self.plan.blocks[run], needed)
         return [str(self.plan.record(run, seed)) for seed in blocks]

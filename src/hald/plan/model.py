@@ -85,15 +85,13 @@ class Plan:
         """Result record of one trained student."""
         return self.run_dir(key) / f"seed-{seed}.json"
 
-    def is_trained(self, key: str, seed: int) -> bool:
-        """Whether a seed of a run has its record and, where it is kept, its student."""
-        if not self.record(key, seed).exists():
-            return False
-        return seed >= self.kept.get(key, 0) or self.student(key, seed, len(self.runs[key].stages) - 1).exists()
-
     def student(self, key: str, seed: int, stage: int) -> Path:
         """Weights of a kept student after a stage."""
         return self.run_dir(key) / "students" / f"seed-{seed}" / f"stage-{stage}.safetensors"
+
+    def kept_student(self, key: str) -> Path:
+        """The file that says that the first student of a run was kept: the last one to be written."""
+        return self.student(key, 0, len(self.runs[key].stages) - 1)
 
     def analysis_file(self, key: str) -> Path:
         """What an analysis found."""
@@ -149,7 +147,7 @@ class Plan:
         return all(
             self.analysis_file(key).exists()
             if key in self.analyses
-            else all(self.is_trained(key, seed) for seed in range(table.seeds if table else 0))
+            else all(self.record(key, seed).exists() for seed in range(table.seeds if table else 0))
             for key in self.sources(kind, name)
         )
 

@@ -25,7 +25,7 @@ class OutcomeJobs:
         for subject in subjects:
             files += self.jobs.missing_views(subject.labels, views_of(subject))
             if subject.run:
-                files += self.jobs.missing_records(subject.run, 1)
+                files += self.jobs.missing_student(subject.run)
         return list(dict.fromkeys(files))
 
     def analysis(self, w: Any) -> Work:

@@ -184,8 +184,14 @@ def _for_analysis(todo: Todo, key: str) -> list[Need]:
         ipc, slc = subject.place["ipc"], subject.place.get("slc")
         needs.append(Need("relabel", subject.labels, math.ceil(slc / ipc) if slc else 1))
         needs += [Need("squeeze", subject.teacher)] if subject.teacher else []
-        needs += [Need("evaluate", subject.run, 1)] if subject.run else []
+        needs += _student(todo, subject.run) if subject.run else []
     return needs
+
+
+def _student(todo: Todo, run: str) -> list[Need]:
+    """The first student of a run: kept when it is trained, or trained again where only its record is there."""
+    trained = Need("evaluate", run, 1)
+    return [trained] if todo.missing(trained) else [Need("student", run)]
 
 
 def _for_table(todo: Todo, name: str) -> list[Need]:
@@ -204,12 +210,6 @@ def _for_preview(todo: Todo, key: str) -> list[Need]:
     plan = todo.plan
     stores = [plan.store_dir(labels) for labels, spec in plan.labels.items() if spec.images == key]
     return [] if any(map(todo.present.has, [plan.images_dir(key), *stores])) else [Need("synthesize", key)]
-
-
-def _is_trained(todo: Todo, key: str, seed: int) -> bool:
-    """Whether the student of a record is there, if it is one that is kept."""
-    last = len(todo.plan.runs[key].stages) - 1
-    return seed >= todo.plan.kept.get(key, 0) or todo.present.has(todo.plan.student(key, seed, last))
 
 
 def _table_is_current(todo: Todo, name: str, _unit: int) -> bool:
@@ -269,7 +269,12 @@ KINDS: dict[str, Kind] = {
         lambda plan, key: plan.runs[key].effort,
         in_blocks=True,
         checkpoint=_of_student,
-        is_right=_is_trained,
+    ),
+    "student": Kind(
+        lambda plan, key, _: plan.kept_student(key),
+        _for_evaluate,
+        lambda plan, key: plan.runs[key].effort,
+        checkpoint=_of_student,
     ),
     "analysis": Kind(
         lambda plan, key, _: plan.analysis_file(key),
