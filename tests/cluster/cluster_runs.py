@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,7 +216,9 @@ def overheads(run: Run) -> Overheads:
                 rows.append((job.started - job.submitted, begun - job.started, done - begun, job.ended - done))
     names = ("in the queue", "start-up", "at work", "ending")
     mean = [sum(column) / len(rows) for column in zip(*rows, strict=True)]
+    nodes = Counter(job.node for job in run.jobs())
     text = f"{len(rows)} jobs, seconds per job: " + ", ".join(f"{n} {m:.1f}" for n, m in zip(names, mean, strict=True))
+    text += f"; jobs by node, from Slurm's own records: {dict(sorted(nodes.items()))}"
     return Overheads(max(row[1] for row in rows), max(row[3] for row in rows), text)
 
 
