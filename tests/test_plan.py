@@ -14,7 +14,7 @@ from conftest import ROOT, TINY_DEMO, copy_known
 from hald.errors import UserError
 from hald.files import write_json
 from hald.plan import Plan, make_plan
-from hald.plan.arithmetic import missing_blocks, pool_size
+from hald.plan.arithmetic import missing_blocks, pool_size, second_moment
 from hald.plan.config import load_config, read_yaml
 from hald.plan.jobs import RuleJobs
 from hald.plan.outcome_jobs import OutcomeJobs
@@ -153,6 +153,27 @@ def test_stages(order: str, epochs: int, hard: int, expected: list[tuple[str, in
 
 def run_fields(evaluation: Evaluation, slc: int = 100, published: Published | None = None) -> dict[str, Any]:
     return protocol(evaluation, 300, Where("imagenet1k", "torchvision/resnet18", 10, slc), published or Published())
+
+
+@pytest.mark.parametrize(
+    ("beta2", "steps", "expected"),
+    [
+        (0.99, 700, 0.99),
+        ("scaled", 37_500, 0.999),
+        ("scaled", 187_500, 0.999),  # never longer than published
+        ("scaled", 3750, 0.99),  # a tenth of the steps, a tenth of the memory
+        ("scaled", 700, 0.94643),
+        ("scaled", 10, 0.9),  # never shorter than the first moment's
+    ],
+)
+def test_memory_of_the_second_moment(beta2: float | str, steps: int, expected: float) -> None:
+    assert second_moment(beta2, steps) == pytest.approx(expected, abs=1e-5)
+
+
+def test_an_evaluation_has_the_beta2_of_its_experiment_or_its_own(root: Path) -> None:
+    own = {"soft_only": {"beta2": 0.5}, "hald": {}}
+    plan = tiny(root, beta2="scaled", evaluations=own)
+    assert {(len(run.stages), run.beta2) for run in plan.runs.values()} == {(1, 0.5), (3, 0.9)}
 
 
 def test_explicit_first_and_last_lengths() -> None:

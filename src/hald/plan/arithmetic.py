@@ -1,4 +1,4 @@
-"""The plan's arithmetic: the part of a store that an SLC means, blocks of units."""
+"""The plan's arithmetic: the part of a store that an SLC means, AdamW's memory, blocks of units."""
 
 from collections.abc import Iterable
 
@@ -18,6 +18,16 @@ def pool_size(labels: LabelsSpec, ipc: int, slc: int, rounding: str) -> int:
             f"ask for SLC >= {ipc}" + (" or slc_rounding: batches" if rounding == "floor" else "")
         )
     return pool
+
+
+SHORTEST = 37_500  # steps of the shortest published training: Tiny-ImageNet at IPC 10, 300 epochs of 125 batches
+
+
+def second_moment(beta2: float | str, steps: int) -> float:
+    """AdamW's beta2; `scaled`: its memory 1 / (1 - beta2) is that part of the steps which 0.999 is of SHORTEST."""
+    if not isinstance(beta2, str):
+        return beta2
+    return round(min(max(1 - SHORTEST * 0.001 / steps, 0.9), 0.999), 5)
 
 
 TOP_K = 100  # logits that codec topk keeps where nothing is said

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from hald.errors import UserError
 from hald.files import file_digest
-from hald.plan.arithmetic import check_top_k, kept_logits, pool_size
+from hald.plan.arithmetic import check_top_k, kept_logits, pool_size, second_moment
 from hald.plan.config import expand, suggest
 from hald.plan.images import ImagesBuilder
 from hald.plan.model import Plan
@@ -92,6 +92,7 @@ class _Builder:
             decided = protocol(settings, ex.epochs, where, self.published)
         except UserError as error:
             raise UserError(f"{self.where}: evaluation '{evaluation}' at SLC {slc}: {error}") from None
+        steps = decided["epochs"] * labels.batches
         return RunSpec(
             dataset=self.dataset(),
             labels=labels_key,
@@ -106,6 +107,7 @@ class _Builder:
             scale=dataset.augment.scale,
             ratio=dataset.augment.ratio,
             flip=dataset.augment.flip,
+            beta2=second_moment(ex.beta2 if settings.beta2 is None else settings.beta2, steps),
             threads=ex.threads,
             **decided,
         )

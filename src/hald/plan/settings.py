@@ -210,9 +210,10 @@ class Evaluation:
         minimum=1,
     )
     weight_decay: float = option("AdamW weight decay on weights with more than one dimension", 0.01, minimum=0)
-    beta2: float = option(
-        "AdamW's decay of the second moment, whose memory of a stage lasts about 1 / (1 - beta2) steps",
-        0.999,
+    beta2: float | Literal["scaled"] | None = option(
+        "AdamW's decay of the second moment, which remembers about 1 / (1 - beta2) steps; scaled: as large a part of a "
+        "short training as 0.999 is of the shortest published one; empty: the experiment's",
+        None,
         minimum=0,
         exclusiveMaximum=1,
     )
@@ -371,6 +372,9 @@ class Experiment:
         "Training protocols by name, and changes to those of config/evaluations.yaml (merged key by key)", {}
     )
     epochs: int = option("Training epochs of evaluations that do not say", 300, minimum=1)
+    beta2: float | Literal["scaled"] = option(
+        "AdamW's beta2 of evaluations that do not say", 0.999, minimum=0, exclusiveMaximum=1
+    )
     slc_rounding: Literal["batches", "floor"] = option(
         "What an SLC that is no multiple of the IPC means where an evaluation does not say; released code: floor",
         "batches",
