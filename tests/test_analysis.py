@@ -15,12 +15,14 @@ from conftest import labels_spec, make_labels, run_spec
 from hald.analysis import consistency, drift, embedding, gradients, jitter, landscape, lvsd, stored, theory
 from hald.analysis.crops import CropRule, draw_crops
 from hald.analysis.probe import Probe
+from hald.analysis.updates import measure_steps
 from hald.errors import UserError
 from hald.labels.store import LabelStore
 from hald.models.build import build_model
 from hald.plots.analysis import smoothed
 from hald.specs.base import to_dict
 from hald.train.batches import Batch
+from hald.train.step import Student
 from hald.views import normalize
 
 MEAN, STD = (0.3, 0.4, 0.5), (0.2, 0.3, 0.4)
@@ -608,3 +610,23 @@ def test_laws_run_on_a_store(labels: LabelStore) -> None:
     assert [point.s for point in theory.variance_law(p)] == [1, 2]
     found = theory.inversion(p, stored.image_labels(labels))
     assert found.images + found.already_inverted == 20
+
+
+def test_step_sizes_after_a_jump_of_the_gradient() -> None:
+    """By hand: a settled Adam moves by the rate; after a jump of the gradients, up or down, it does not."""
+    weight = torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.AdamW([weight], lr=0.01, betas=(0.9, 0.999), weight_decay=0.0)
+    student = Student(
+        torch.nn.Identity(), None, optimizer, torch.amp.GradScaler(enabled=False), None, torch.device("cpu")
+    )
+    sizes = measure_steps(student)
+    m, v, expected = 0.0, 0.0, []
+    for step, gradient in enumerate([1e-3] * 300 + [1.0] * 300 + [1e-3] * 50, start=1):
+        weight.grad = torch.full((4,), gradient)
+        optimizer.step()
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        expected.append(m / (1 - 0.9**step) / ((v / (1 - 0.999**step)) ** 0.5 + 1e-8))
+    assert torch.stack(sizes).numpy() == pytest.approx(np.array(expected), rel=1e-2)  # float32 weights
+    assert expected[299] == pytest.approx(1, rel=1e-3)
+    assert max(expected[300:330]) > 3  # too long right after the jump
+    assert expected[649] < 0.02  # and nearly nothing after the jump back

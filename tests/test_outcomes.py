@@ -220,6 +220,7 @@ KINDS = {
     "reference_consistency": lambda found: found["T0_5"]["cosine_percent"] == 100 * found["T0_5"]["cosine"],
     "teacher_consistency": lambda found: 0 < found["T1"]["js"] < np.log(2),
     "gradients": lambda found: found["labels_per_image"] <= found["effective_labels_per_image"],
+    "updates": lambda found: len(found["size"]) == 6 * found["steps_per_epoch"] == 6 * 3,
     "landscape": lambda found: np.array(found["test"]["losses"]).shape == (3, 3),
     "embedding": lambda found: len(found["points"]) == len(found["labels"]),
     "theory": lambda found: found["variance"][0]["measured"] == pytest.approx(found["variance"][0]["expected"]),
@@ -232,7 +233,8 @@ KINDS = {
 def test_every_kind_of_analysis_runs_on_a_real_student(kind: str, lab_places: Places, tmp_path: Path) -> None:
     from hald.specs.base import to_dict
 
-    runs = {"runs": [to_dict(run_spec(epochs=1))] * 2} if kind == "gradients" else {}
+    trained = {"gradients": run_spec(epochs=1), "updates": run_spec()}
+    runs = {"runs": [to_dict(trained[kind])] * 2} if kind in trained else {}
     spec = spec_of(kind, [subject(1, images="a"), subject(2, images="b")], **runs)
     result = tmp_path / "found.json"
     analyse(spec, lab_places, tmp_path / "parts", result, CPU, Identity("k", "c"))

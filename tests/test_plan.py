@@ -21,8 +21,8 @@ from hald.plan.outcome_jobs import OutcomeJobs
 from hald.plan.paper import PLACE, read_paper
 from hald.plan.protocol import Where, protocol, stages_of
 from hald.plan.published import Published, Setting, read_published
-from hald.plan.settings import Adaptive, Evaluation
 from hald.plan.summary import report
+from hald.plan.training_settings import Adaptive, Evaluation
 from hald.specs.base import from_dict, to_dict
 from hald.specs.labels import LabelsSpec
 from hald.specs.run import Stage

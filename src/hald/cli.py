@@ -64,6 +64,19 @@ def _parser() -> argparse.ArgumentParser:
     jobs.add_argument("action", choices=["ls", "wait", "stop"], nargs="?", default="ls")
     jobs.set_defaults(run=_jobs)
     status_command.add_parser(commands)
+    archive = commands.add_parser(
+        "archive",
+        help="put the finished tables of the config, with compact run records, into one file for a document",
+        description="Tables, figures and records of the config's experiments as they are now go into FILE (JSON,\n"
+        "an entry per line); what other experiments have put there stays. `snakemake docs/results.md` makes the page.",
+        epilog="examples:\n  hald archive docs/study.json --config 'experiments=[cpu_study]'",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    archive.add_argument("file", type=Path, metavar="FILE")
+    archive.add_argument(
+        "--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake"
+    )
+    archive.set_defaults(run=_archive)
     docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
     docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
     docs.set_defaults(run=_docs)
@@ -99,6 +112,18 @@ def _jobs(options: argparse.Namespace) -> int:
     else:
         (wait_for_jobs if options.action == "wait" else stop_jobs)(Path.cwd())
         print("no jobs of this folder are in Slurm's queue")
+    return 0
+
+
+def _archive(options: argparse.Namespace) -> int:
+    from hald.archive import collect
+    from hald.plan import make_plan
+    from hald.plan.config import config_from
+
+    config = config_from(options.config)
+    names = ",".join(config["experiments"])
+    archive = collect(make_plan(config), options.file, f"snakemake --cores 2 --config 'experiments=[{names}]'")
+    print(f"{options.file}: {len(archive['tables'])} tables, {len(archive['runs'])} runs")
     return 0
 
 

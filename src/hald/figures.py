@@ -110,6 +110,7 @@ KINDS: dict[str, Callable[[Material], Figure]] = {
         {name: [found["paper"], found["varied"]] for name, found in m.by("student").items()}
     ),
     "gradients": lambda m: analysis.gradient_similarity(m.by("images")),
+    "updates": lambda m: analysis.update_sizes(m.by("evaluation")),
     "landscape": _landscape,
     "embedding": _embedding,
     "variance": lambda m: analysis.variance_law({name: found["variance"] for name, found in m.by("images").items()}),

@@ -151,7 +151,7 @@ def _best(
     return best
 
 
-def _ours(cell: Shown | None) -> str:
+def ours_text(cell: Shown | None) -> str:
     """Our mean, deviation and missing seeds, or a dash."""
     if cell is None or cell.ours is None:
         return DASH
@@ -183,7 +183,8 @@ def to_markdown(table: TableSpec, cells: pd.DataFrame) -> str:
     lines = [f"**{table.caption}**", "", _line(names), _line(["---"] * len(table.rows) + ["---:"] * len(columns))]
     for head in heads:
         texts = [
-            (f"**{_ours(shown.get(place))}**" if place in best else _ours(shown.get(place))) + _paper(shown.get(place))
+            (f"**{ours_text(shown.get(place))}**" if place in best else ours_text(shown.get(place)))
+            + _paper(shown.get(place))
             for place in ((head, column) for column in columns)
         ]
         lines.append(_line([*head, *texts]))
@@ -235,7 +236,7 @@ def to_latex(table: TableSpec, cells: pd.DataFrame) -> str:
     for head in heads:
         texts = []
         for place in ((head, column) for column in columns):
-            ours = _tex(_ours(shown.get(place)))
+            ours = _tex(ours_text(shown.get(place)))
             texts.append((rf"\textbf{{{ours}}}" if place in best else ours) + _tex(_paper(shown.get(place))))
         body.append(" & ".join([*(_tex(part) for part in head), *texts]) + r" \\")
     return "\n".join(
@@ -279,7 +280,7 @@ def to_html(table: TableSpec, cells: pd.DataFrame) -> str:
         for column in columns:
             mark = ' class="best"' if (head, column) in best else ""
             cell = shown.get((head, column))
-            mean, _, rest = (_ours(cell) + _paper(cell)).partition(" ")
+            mean, _, rest = (ours_text(cell) + _paper(cell)).partition(" ")
             body += f"<td{mark}>{mean}{f' <small>{html.escape(rest)}</small>' if rest else ''}</td>"
         body += "</tr>\n"
     notes = "<br>".join(html.escape(note) for note in footnotes(table))

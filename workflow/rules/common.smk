@@ -46,6 +46,7 @@ wildcard_constraints:
     stage=r"\d+",
     table=r"[^/.]+",
     figure=r"[^/.]+",
+    document=r"[^/.]+",
     analysis=r"[^/]+/[^/]+",
 
 

@@ -6,6 +6,7 @@ localrules:
     table,
     figure,
     preview,
+    document,
 
 
 rule table:
@@ -85,3 +86,22 @@ rule preview:
         "preview of image set {wildcards.images}"
     script:
         "../scripts/preview.py"
+
+
+# A document of archived results: made of its template and the archive (`hald archive`) alone.
+
+
+rule document:
+    input:
+        template="docs/{document}.in.md",
+        archive="docs/study.json",
+    output:
+        "docs/{document}.md",
+    log:
+        f"{LOGS}/document/{{document}}.log",
+    conda:
+        "../../envs/tables.yaml"
+    message:
+        "writing docs/{wildcards.document}.md"
+    script:
+        "../scripts/document.py"

@@ -22,6 +22,7 @@ from hald.analysis.landscape import landscape, make_plane
 from hald.analysis.lvsd import lvsd, paper_definition, varied_definition
 from hald.analysis.stored import image_labels, image_logits, view_losses
 from hald.analysis.theory import deviation_law, effective_sample_size, inversion, variance_law
+from hald.analysis.updates import update_sizes
 from hald.draws import generator
 from hald.errors import UserError
 from hald.models.build import build_model
@@ -29,6 +30,8 @@ from hald.models.layout import laid_out
 from hald.specs.analysis import Subject
 from hald.specs.base import from_dict
 from hald.specs.run import RunSpec
+from hald.train.run import Places as TrainingPlaces
+from hald.train.run import load_material
 
 Found = dict[str, Any]
 FULL_COVERAGE = 300  # label epochs that published storage is for
@@ -99,6 +102,15 @@ def gradients(lab: Lab, number: int) -> Found:
         "labels_per_image": per_image,
         "effective_labels_per_image": effective_sample_size(per_image, found.mean),
     }
+
+
+def updates(lab: Lab, number: int) -> Found:
+    """Size of every optimiser step of a staged training."""
+    subject, options = lab.spec.subjects[number], lab.spec.options
+    spec = from_dict(RunSpec, options["runs"][number])
+    nowhere = lab.places.dataset  # nothing is written
+    places = TrainingPlaces(lab.places.dataset, lab.places.stores[subject.labels], nowhere, nowhere)
+    return asdict(update_sizes(load_material(spec, places, lab.device), options["seed"]))
 
 
 def landscapes(lab: Lab, number: int) -> Found:
@@ -187,6 +199,7 @@ KINDS: dict[str, Callable[[Lab, int], Found]] = {
     "reference_consistency": with_reference,
     "teacher_consistency": with_teacher,
     "gradients": gradients,
+    "updates": updates,
     "landscape": landscapes,
     "embedding": features,
     "theory": laws,

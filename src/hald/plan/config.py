@@ -16,7 +16,6 @@ from hald.plan.schema import json_schema
 from hald.plan.settings import Config, Experiment
 from hald.specs.base import from_dict
 
-
 OUTCOMES = ("tables", "analyses", "figures", "includes")  # what an experiment does not hand on to those that extend it
 
 

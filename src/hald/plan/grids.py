@@ -6,7 +6,7 @@ from typing import Any
 
 from hald.errors import UserError
 from hald.plan.config import suggest
-from hald.plan.settings import Grid, Table
+from hald.plan.outcome_settings import Grid, Table
 
 FIELDS = ("dataset", "images", "ipc", "slc", "sli", "student", "evaluation", "label")
 Place = dict[str, Any]

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
 
 from hald.errors import UserError
+from hald.plan.builder import Builder
 from hald.plan.config import expand
-from hald.plan.model import Plan
-from hald.plan.settings import Dataset, Experiment, Images
+from hald.plan.settings import Images
 from hald.specs.images import (
     Fadrm,
     FromDataset,
@@ -24,21 +23,6 @@ from hald.specs.images import (
     UnitsSpec,
 )
 from hald.synthesis.folder import folder_digest
-
-
-class Builder(Protocol):
-    """What hald.plan.build gives: the experiment, its dataset and teachers, and a place for specs."""
-
-    @property
-    def plan(self) -> Plan: ...  # noqa: D102
-    @property
-    def experiment(self) -> Experiment: ...  # noqa: D102
-    @property
-    def where(self) -> str: ...  # noqa: D102
-    def settings(self) -> Dataset: ...  # noqa: D102
-    def dataset(self) -> str: ...  # noqa: D102
-    def teacher(self, name: str) -> str: ...  # noqa: D102
-    def add(self, specs: dict[str, Any], stage: str, spec: Any, slug: str) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True)

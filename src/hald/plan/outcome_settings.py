@@ -1,9 +1,52 @@
-"""Analyses and figures of an experiment, as the config describes them."""
+"""Tables, analyses and figures of an experiment, as the config describes them."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from hald.specs.base import option
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One part of a table: all combinations of its lists. A list that is left out is the table's."""
+
+    images: tuple[str, ...] = option("Image sets, by name", (), minItems=1)
+    evaluations: tuple[str, ...] = option("Evaluations, by name", (), minItems=1)
+    students: tuple[str, ...] = option("Students, by name", (), minItems=1)
+    ipc: tuple[int, ...] = option("Images per class", (), minItems=1, minimum=1, uniqueItems=True)
+    slc: tuple[int, ...] = option("Soft labels per class", (), minItems=1, minimum=1, uniqueItems=True)
+    sli: tuple[int, ...] = option("Soft labels per image, instead of slc", (), minItems=1, minimum=1, uniqueItems=True)
+    label: str | None = option("What the field `label` shows for these cells; empty: the image set's name", None)
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table, as the config describes it. Its grids are what asks for runs.
+
+    The same id in several experiments is one table with the cells of all of them.
+    """
+
+    caption: str = option("Title above the table")
+    images: tuple[str, ...] = option("Image sets of the grid, by name", (), minItems=1)
+    evaluations: tuple[str, ...] = option("Evaluations of the grid, by name", (), minItems=1)
+    students: tuple[str, ...] = option("Students of the grid, by name", (), minItems=1)
+    ipc: tuple[int, ...] = option("Images per class", (), minItems=1, minimum=1, uniqueItems=True)
+    slc: tuple[int, ...] = option("Soft labels per class", (), minItems=1, minimum=1, uniqueItems=True)
+    sli: tuple[int, ...] = option("Soft labels per image, instead of slc", (), minItems=1, minimum=1, uniqueItems=True)
+    grids: tuple[Grid, ...] = option("Parts of a table that is not one grid; each takes the lists above it lacks", ())
+    published_as: str | None = option(
+        "Table of config/paper/tables.yaml whose numbers stand beside ours; empty: that of its own id", None
+    )
+    seeds: int = option("Students trained per cell, with seeds 0 .. seeds-1", 3, minimum=1)
+    rows: tuple[str, ...] = option(
+        "Fields that make a row: dataset, images, ipc, slc, sli, student, evaluation, label", ("images", "slc")
+    )
+    columns: tuple[str, ...] = option("Fields that make a column", ("evaluation",), minItems=1)
+    analysis: str | None = option("Analysis that the numbers come from, instead of runs", None)
+    values: dict[str, str] = option(
+        "Numbers of the analysis: what the field `metric` shows -> place in its result, e.g. paper.mean_strong",
+        {},
+    )
 
 
 @dataclass(frozen=True)
@@ -16,6 +59,7 @@ class Analysis:
         "reference_consistency",
         "teacher_consistency",
         "gradients",
+        "updates",
         "landscape",
         "embedding",
         "theory",
@@ -52,6 +96,7 @@ class Figure:
         "learning_curves",
         "lvsd",
         "gradients",
+        "updates",
         "landscape",
         "embedding",
         "variance",

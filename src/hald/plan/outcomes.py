@@ -4,15 +4,13 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from hald.errors import UserError
+from hald.plan.builder import Builder
 from hald.plan.config import suggest
 from hald.plan.grids import PLACE, Place, places
-from hald.plan.model import Plan
-from hald.plan.outcome_settings import Analysis, Figure
-from hald.plan.paper import PaperTables
-from hald.plan.settings import Dataset, Experiment, Table
+from hald.plan.outcome_settings import Analysis, Figure, Table
 from hald.specs.analysis import AnalysisSpec, Subject
 from hald.specs.base import to_dict
 from hald.specs.figure import FigureSpec
@@ -21,27 +19,8 @@ from hald.specs.table import Cell, TableSpec
 
 V = TypeVar("V")
 STUDIED = ("crop_consistency", "reference_consistency", "teacher_consistency", "landscape", "embedding", "theory")
+TRAINED_ANEW = ("gradients", "updates")  # kinds that train students of their own
 FROM_TABLES = ("accuracy_over_slc", "accuracy_over_bytes", "gain", "learning_curves")
-
-
-class Builder(Protocol):
-    """What hald.plan.build gives: the experiment and its work, by name."""
-
-    @property
-    def plan(self) -> Plan: ...  # noqa: D102
-    @property
-    def experiment(self) -> Experiment: ...  # noqa: D102
-    @property
-    def paper(self) -> PaperTables: ...  # noqa: D102
-    @property
-    def where(self) -> str: ...  # noqa: D102
-    def settings(self) -> Dataset: ...  # noqa: D102
-    def dataset(self) -> str: ...  # noqa: D102
-    def teacher(self, name: str) -> str: ...  # noqa: D102
-    def labels(self, images: str, ipc: int) -> str: ...  # noqa: D102
-    def run(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> str: ...  # noqa: D102
-    def run_spec(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> RunSpec: ...  # noqa: D102
-    def add(self, specs: dict[str, Any], stage: str, spec: Any, slug: str) -> str: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -123,16 +102,17 @@ class Outcomes:
         options = {field: getattr(settings, field) for field in ("samples", "crops", "epochs", "resolution", "seed")}
         dataset = self.b.settings()
         options |= {"mean": dataset.mean, "std": dataset.std, "flip": dataset.augment.flip, "central": self._central()}
-        if settings.kind == "gradients":
-            options["runs"] = [
-                to_dict(
-                    self.b.run_spec(s.place["images"], s.place["ipc"], s.place["slc"], s.place["student"], "soft_only")
-                )
-                for s in subjects
-            ]
+        if settings.kind in TRAINED_ANEW:
+            options["runs"] = [to_dict(self._run_spec(subject)) for subject in subjects]
         ex = self.b.experiment
         spec = AnalysisSpec(settings.kind, self.b.dataset(), subjects, reference, options, ex.threads)
         return self.b.add(self.b.plan.analyses, "analysis", spec, f"{ex.dataset}/{name}")
+
+    def _run_spec(self, subject: Subject) -> RunSpec:
+        """The training that an analysis does itself."""
+        place = subject.place
+        evaluation = place.get("evaluation", "soft_only")
+        return self.b.run_spec(place["images"], place["ipc"], place["slc"], place["student"], evaluation)
 
     def _central(self) -> float:
         """Share of the shorter side that the evaluation's centre crop keeps."""
@@ -154,6 +134,8 @@ class Outcomes:
             for teacher in settings.teachers or (ex.teacher,):
                 asked = {"evaluation": "lvsd", "student": teacher, "slc": None}
                 yield Subject(place | asked, labels, teacher=self.b.teacher(teacher))
+        elif settings.kind == "updates":
+            yield from (Subject(place | {"evaluation": name}, labels) for name in settings.evaluations)
         elif settings.kind == "storage":
             yield Subject({"dataset": ex.dataset, "ipc": ipc}, labels)
         else:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hald.errors import UserError
 from hald.plan.published import Published, Setting
-from hald.plan.settings import Evaluation
+from hald.plan.training_settings import Evaluation
 from hald.specs.run import AdaptiveSpec, LossSpec, Stage
 
 PLAIN = ("weight_decay", "sampling", "top_k", "measure_every", "precision", "compile")

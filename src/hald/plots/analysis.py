@@ -72,6 +72,27 @@ def gradient_similarity(results: Mapping[str, Result], sigma: float = 70.0) -> F
     return figure
 
 
+@styled
+def update_sizes(results: Mapping[str, Result]) -> Figure:
+    """Size of AdamW's steps along a staged training: evaluation -> Updates; one panel each, lines at the boundaries."""
+    figure, rows = panels(1, len(results), 3.4, 3.0)
+    for ax, (name, (colour, _)) in zip(rows[0], looks(results).items(), strict=True):
+        sizes = np.array(results[name]["size"])
+        epochs = (np.arange(len(sizes)) + 1) / results[name]["steps_per_epoch"]
+        ax.plot(epochs, sizes, color=colour, lw=0.8)
+        for start in results[name]["starts"][1:]:
+            ax.axvline(start, color=INK, lw=1, ls="--")
+        ax.set_yscale("log")
+        ax.set_xlim(0, epochs[-1])
+        ax.set_title(name_of(name))
+        ax.set_xlabel("Epoch (dashed: change of stage)")
+    low, high = (f(ax.get_ylim()[i] for ax in rows[0]) for i, f in enumerate((min, max)))
+    for ax in rows[0]:
+        ax.set_ylim(low, high)
+    rows[0][0].set_ylabel("RMS of a step / learning rate")
+    return figure
+
+
 def smoothed(series: NDArray[np.float64], sigma: float = 70.0) -> NDArray[np.float64]:
     """Gaussian smoothing over steps (n,), mirrored at the ends."""
     return np.asarray(gaussian_filter1d(np.asarray(series, dtype=np.float64), sigma), dtype=np.float64)

@@ -1,0 +1,111 @@
+"""Archived results, and documents that are made of them alone."""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import ROOT, TINY_DEMO, copy_known
+from hald.archive import collect, write_document
+from hald.errors import UserError
+from hald.files import read_json, write_json
+from hald.plan import Plan, make_plan
+from hald.specs.base import to_dict
+
+TEMPLATE = """# Found
+{{table main}}
+HALD {{cell main | rded 4 | hald}}, {{gain main | rded 4 | hald | soft_only}} points.
+{{figure gain}}
+{{teachers}}
+{{costs}}
+"""
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    copy_known(tmp_path / "config")
+    figures = "figures: {gain: {kind: gain, caption: What HALD gains, table: main}}\n"
+    (tmp_path / "config/experiments/tiny.yaml").write_text(TINY_DEMO + figures)
+    return make_plan({"experiments": ["tiny"], "results": str(tmp_path / "r"), "stores": str(tmp_path / "s")}, tmp_path)
+
+
+def record(plan: Plan, run: str, seed: int, top1: float) -> None:
+    point = {"epoch": 3, "stage": "soft", "lr": 0.1, "loss": 0.5, "top1": top1, "top5": 99.0}
+    more: dict[str, Any] = {"best": {"epoch": 3, "top1": top1}, "stage_starts": [0], "curve": [point]}
+    facts = {"code": "c" * 64, "versions": {"torch": "2"}, "label_bytes": 10, "slc_effective": 4.0, "seed": seed}
+    write_json(plan.record(run, seed), facts | more | {"top1": top1, "top5": 99.0, "spec": to_dict(plan.runs[run])})
+    timing = {"kind": "evaluate", "device": "cpu", "seconds": 1800.0, "work": 1.0}
+    write_json(plan.record(run, seed).with_suffix(".timing.json"), timing)
+
+
+def finish(plan: Plan) -> None:
+    for cell in plan.tables["main"].cells:
+        for seed in range(2):
+            record(plan, cell.run, seed, (40.0 if cell.column == ("hald",) else 30.0) + 2 * seed)
+    (teacher,) = plan.teachers
+    write_json(plan.teacher_dir(teacher) / "teacher.json", {"arch": "small/resnet10-w4", "top1": 91.23, "top5": 99.0})
+
+
+def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> None:
+    finish(plan)
+    archive, template = tmp_path / "study.json", tmp_path / "found.in.md"
+    collect(plan, archive, "snakemake here")
+    shutil.rmtree(plan.results)
+    template.write_text(TEMPLATE)
+    write_document(archive, template, tmp_path / "found.md")
+    text = (tmp_path / "found.md").read_text()
+    assert "| rded | 4 | 31.0 ± 1.4 | **41.0 ± 1.4** |" in text
+    assert "HALD 41.0 ± 1.4, +10.0 points." in text
+    assert "`snakemake here`" in text
+    assert "training code cccccccccccc" in text
+    assert "![What HALD gains](found/gain.png)" in text
+    assert "| small/resnet10-w4 | 91.2 | 85 |" in text
+    assert "| evaluate | 2.00 |" in text
+    picture = (tmp_path / "found/gain.png").read_bytes()
+    write_document(archive, template, tmp_path / "found.md")
+    assert (tmp_path / "found.md").read_text() == text
+    assert (tmp_path / "found/gain.png").read_bytes() == picture
+
+
+def test_what_others_archived_stays_and_what_is_not_shown_goes(plan: Plan, tmp_path: Path) -> None:
+    finish(plan)
+    path = tmp_path / "study.json"
+    write_json(path, {"format": 1, "tables": {"theirs": {"spec": {"cells": [{"run": "a"}]}, "made": {}}}})
+    write_json(path, read_json(path) | {"runs": {"a": {"name": "x"}, "b": {"name": "y"}}})
+    archive = collect(plan, path, "snakemake here")
+    assert sorted(archive["tables"]) == ["main", "other", "theirs"]
+    shown = {cell.run for cell in plan.tables["main"].cells}
+    assert set(archive["runs"]) == shown | {"a"}
+    assert read_json(path) == archive
+    assert path.read_text().count("\n") < 30  # one entry a line
+
+
+def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:
+    collect(plan, tmp_path / "study.json", "snakemake here")
+    (tmp_path / "found.in.md").write_text("{{cell main | rded 4 | hald}} {{gain main | rded 4 | hald | soft_only}}")
+    write_document(tmp_path / "study.json", tmp_path / "found.in.md", tmp_path / "found.md")
+    assert (tmp_path / "found.md").read_text() == "– –"
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("tabel main", "no word 'tabel'"),
+        ("table mian", "no table 'mian'; there are main, other"),
+        ("cell main | rded 5 | hald", "no cell 'rded 5' | 'hald'"),
+    ],
+)
+def test_a_wrong_word_is_named(plan: Plan, tmp_path: Path, word: str, message: str) -> None:
+    collect(plan, tmp_path / "study.json", "snakemake here")
+    (tmp_path / "found.in.md").write_text(f"{{{{{word}}}}}")
+    with pytest.raises(UserError) as refused:
+        write_document(tmp_path / "study.json", tmp_path / "found.in.md", tmp_path / "found.md")
+    assert message in str(refused.value)
+
+
+def test_the_document_of_the_study_is_what_its_archive_says(tmp_path: Path) -> None:
+    write_document(ROOT / "docs/study.json", ROOT / "docs/results.in.md", tmp_path / "results.md")
+    assert (tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
+    for picture in (ROOT / "docs/results").iterdir():
+        assert (tmp_path / "results" / picture.name).read_bytes() == picture.read_bytes()
