@@ -27,9 +27,7 @@ class Updates:
     size: list[float]  # one per step
     steps_per_epoch: int
     starts: list[int]  # first epoch of each stage
-    by_stage: dict[
-        str, dict[str, float]
-    ]  # stage-0, stage-1 ..: means over its `first` steps, over `all`, over the `end`
+    by_stage: dict[str, dict[str, float]]  # stage-0, stage-1 ..: mean of its `first` steps, of `all`, of the `end`
     top1: float  # of the student at the end, in percent
 
 
