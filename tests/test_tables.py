@@ -58,6 +58,17 @@ def test_markdown_marks_the_best_and_shows_what_is_missing(folders: dict[str, Pa
     assert "| real | 10 | 30.0 (1/2 seeds) | – |" in lines
 
 
+def test_the_best_is_that_of_evaluations_wherever_they_stand(folders: dict[str, Path]) -> None:
+    """Over columns of images or SLC nothing is compared."""
+    cells = tuple(replace(cell, row=cell.column, column=cell.row) for cell in TABLE.cells)
+    table = replace(TABLE, rows=("evaluation",), columns=("images", "slc"), cells=cells)
+    lines = to_markdown(table, cell_rows(table, folders)).splitlines()
+    assert "| soft_only | 15.0 ± 7.1 | 30.0 (1/2 seeds) |" in lines
+    assert "| hald | **41.0 ± 1.4** | – |" in lines
+    table = replace(table, rows=("student",))
+    assert "**" not in "".join(to_markdown(table, cell_rows(table, folders)).splitlines()[1:])
+
+
 def test_the_papers_numbers_stand_beside_ours(folders: dict[str, Path]) -> None:
     printed = {
         "a": Printed(14.0, 0.2, False, (), ()),

@@ -214,10 +214,12 @@ class Document:
         return "\n".join(lines)
 
     def costs(self) -> str:
-        """Hours of every kind of work, by the command that did it."""
-        lines = ["| command | work | hours |", "| --- | --- | ---: |"]
+        """Minutes of every kind of work, by the command that did it."""
+        lines = ["| command | work | minutes |", "| --- | --- | ---: |"]
         for command, hours in self.archive["costs"].items():
-            lines += [f"| `{command}` | {kind} | {value:.2f} |" for kind, value in hours.items()]
+            for number, (kind, value) in enumerate(hours.items()):
+                what = re.sub(r" [0-9a-f]{10}$", "", kind)  # without the key of a dataset or teacher
+                lines.append(f"| {'' if number else f'`{command}`'} | {what} | {60 * value:.1f} |")
         return "\n".join(lines)
 
 

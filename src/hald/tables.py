@@ -136,19 +136,17 @@ def grid(
     return heads, columns, shown
 
 
-def _best(
-    table: TableSpec, heads: list[tuple[str, ...]], columns: list[tuple[str, ...]], cells: dict[Any, Shown]
-) -> set[Any]:
-    """The highest of our accuracies in each row that has more than one."""
-    best: set[Any] = set()
-    if table.of_analyses:
-        return best
-    for head in heads:
-        places = [(head, column) for column in columns if (head, column) in cells]
-        filled = [(ours.mean, place) for place in places if (ours := cells[place].ours)]
-        if len(filled) > 1:
-            best.add(max(filled)[1])
-    return best
+def _best(table: TableSpec, cells: dict[Any, Shown]) -> set[Any]:
+    """The highest of our accuracies among cells that differ in nothing but the evaluation (or the label)."""
+    fields = table.rows + table.columns
+    rival = next((name for name in ("evaluation", "label") if name in fields), None)
+    groups: dict[Any, list[tuple[float, Any]]] = {}
+    for head, column in cells if rival and not table.of_analyses else ():
+        ours = cells[head, column].ours
+        same = tuple(part for name, part in zip(fields, head + column, strict=True) if name != rival)
+        if ours:
+            groups.setdefault(same, []).append((ours.mean, (head, column)))
+    return {max(group)[1] for group in groups.values() if len(group) > 1}
 
 
 def ours_text(cell: Shown | None) -> str:
@@ -176,9 +174,9 @@ def _paper(cell: Shown | None) -> str:
 
 
 def to_markdown(table: TableSpec, cells: pd.DataFrame) -> str:
-    """GitHub table with our best cell of a row in bold."""
+    """GitHub table with our best evaluation in bold."""
     heads, columns, shown = grid(table, cells)
-    best = _best(table, heads, columns, shown)
+    best = _best(table, shown)
     names = [*table.rows, *(" ".join(column) for column in columns)]
     lines = [f"**{table.caption}**", "", _line(names), _line(["---"] * len(table.rows) + ["---:"] * len(columns))]
     for head in heads:
@@ -229,7 +227,7 @@ def _tex(text: str) -> str:
 def to_latex(table: TableSpec, cells: pd.DataFrame) -> str:
     """A booktabs table (needs \\usepackage{booktabs})."""
     heads, columns, shown = grid(table, cells)
-    best = _best(table, heads, columns, shown)
+    best = _best(table, shown)
     notes = _tex(" ".join(footnotes(table)))
     names = [_tex(name) for name in (*table.rows, *(" ".join(column) for column in columns))]
     body = []
@@ -271,7 +269,7 @@ p{color:#6b7785;font-size:.85rem}"""
 def to_html(table: TableSpec, cells: pd.DataFrame) -> str:
     """A self-contained page with the table."""
     heads, columns, shown = grid(table, cells)
-    best = _best(table, heads, columns, shown)
+    best = _best(table, shown)
     top = "".join(f'<th class="head">{html.escape(name)}</th>' for name in table.rows)
     top += "".join(f"<th>{html.escape(' '.join(column))}</th>" for column in columns)
     body = ""
