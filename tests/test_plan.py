@@ -176,6 +176,28 @@ def test_an_evaluation_has_the_beta2_of_its_experiment_or_its_own(root: Path) ->
     assert {(len(run.stages), run.beta2) for run in plan.runs.values()} == {(1, 0.5), (3, 0.9)}
 
 
+@pytest.mark.parametrize(
+    ("slc", "stages"),
+    [
+        (10, [("soft", 15), ("hard", 270), ("soft", 15)]),  # one label per image: 30 soft epochs of 300
+        (50, [("soft", 75), ("hard", 150), ("soft", 75)]),  # the paper's own lengths for ImageNet-1K at SLC 50
+        (15, [("soft", 22), ("hard", 255), ("soft", 23)]),
+        (100, [("soft", 300)]),
+        (500, [("soft", 300)]),
+    ],
+)
+def test_soft_epochs_follow_from_the_labels(slc: int, stages: list[tuple[str, int]]) -> None:
+    found = run_fields(Evaluation(order="soft-hard-soft", label_uses=30), slc)
+    assert found["stages"] == tuple(Stage(*stage) for stage in stages)
+    assert found["smoothing"] == (0.8 if len(stages) > 1 else 0.0)
+
+
+def test_label_uses_goes_with_a_mixed_order_alone() -> None:
+    for wrong in (Evaluation(order="soft", label_uses=3), Evaluation(order="hard-soft", label_uses=3, hard_epochs=9)):
+        with pytest.raises(UserError, match="label_uses decides"):
+            run_fields(wrong)
+
+
 def test_explicit_first_and_last_lengths() -> None:
     """The paper's phase-split table: 150 hard epochs between (50, 100), (100, 50) and (75, 75) soft ones."""
     for first, last in ((50, 100), (100, 50), (75, 75)):

@@ -1,7 +1,7 @@
 """An evaluation of the config at one (dataset, student, IPC, SLC): stages, loss and rates of a run."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hald.errors import UserError
@@ -35,6 +35,8 @@ def protocol(evaluation: Evaluation, epochs: int, where: Where, published: Publi
     origin = {name: setting.origin for name, setting in rates.items()}
     if "-" in evaluation.order:
         origin["hard_epochs"] = hard.origin
+    if evaluation.label_uses and hard.value == 0:  # labels enough for all epochs
+        evaluation = replace(evaluation, order="soft")
     stages = stages_of(evaluation, epochs, int(hard.value))
     return {
         "stages": stages,
@@ -63,6 +65,14 @@ def _hard_epochs(evaluation: Evaluation, epochs: int, where: Where, published: P
     if len(kinds) > 1:
         usual = published.hard_epochs(where.dataset, where.slc, epochs)
     asked = evaluation.hard_epochs
+    if evaluation.label_uses:
+        if asked is not None or len(kinds) < 2:
+            raise UserError(
+                "label_uses decides how many epochs of a mixed order are hard: leave hard_epochs empty, and set "
+                "e.g. order: soft-hard-soft"
+            )
+        soft = round(evaluation.label_uses * where.slc / where.ipc)
+        return Setting(max(epochs - max(soft, kinds.count("soft")), 0), "experiment")
     return _chosen(_at_slc(asked, where.slc) if isinstance(asked, dict) else asked, usual)
 
 

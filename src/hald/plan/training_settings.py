@@ -48,6 +48,12 @@ class Evaluation:
         None,
         minimum=0,
     )
+    label_uses: int | None = option(
+        "Instead of hard_epochs: soft epochs until every stored label was used so often, hard ones for the rest. With "
+        "enough labels none is left, and the training is soft alone; 30 is what the paper's first setting amounts to",
+        None,
+        minimum=1,
+    )
     first_epochs: int | None = option(
         "Epochs of the first stage, where its kind comes twice; empty: half", None, minimum=1
     )
