@@ -15,7 +15,7 @@ from hald.specs.base import to_dict
 
 TEMPLATE = """# Found
 {{table main}}
-HALD {{cell main | rded 4 | hald}}, {{gain main | rded 4 | hald | soft_only}} points.
+HALD {{cell main | rded 4 | hald}}, {{gain main | rded 4 | hald | rded 4 | soft_only}} points.
 {{figure gain}}
 {{teachers}}
 {{costs}}
@@ -83,7 +83,9 @@ def test_what_others_archived_stays_and_what_is_not_shown_goes(plan: Plan, tmp_p
 
 def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:
     collect(plan, tmp_path / "study.json", "snakemake here")
-    (tmp_path / "found.in.md").write_text("{{cell main | rded 4 | hald}} {{gain main | rded 4 | hald | soft_only}}")
+    (tmp_path / "found.in.md").write_text(
+        "{{cell main | rded 4 | hald}} {{gain main | rded 4 | hald | rded 4 | soft_only}}"
+    )
     write_document(tmp_path / "study.json", tmp_path / "found.in.md", tmp_path / "found.md")
     assert (tmp_path / "found.md").read_text() == "– –"
 

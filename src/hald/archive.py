@@ -3,10 +3,10 @@
 A document is a template whose `{{...}}` are filled from the archive alone: it can be made again anywhere, and no number
 in it is typed by hand.
 
-    {{table ID}}  {{figure ID}}          a table with what it was made by; a figure, written beside the document
-    {{cell ID | ROW | COLUMN}}           one cell: mean and deviation
-    {{gain ID | ROW | COLUMN | COLUMN}}  the first column's mean minus the second's
-    {{teachers}}  {{costs}}              accuracy of the teachers; hours of every kind of work
+    {{table ID}}  {{figure ID}}                 a table with what it was made by; a figure, written beside the document
+    {{cell ID | ROW | COLUMN}}                  one cell: mean and deviation
+    {{gain ID | ROW | COLUMN | ROW | COLUMN}}   the mean of the first cell minus that of the second
+    {{teachers}}  {{costs}}                     accuracy of the teachers; minutes of every kind of work
 """
 
 import json
@@ -201,9 +201,9 @@ class Document:
         """One cell as the table prints it."""
         return ours_text(self._shown(name, row, column))
 
-    def gain(self, name: str, row: str, column: str, base: str) -> str:
-        """How much better one column is than another, in points."""
-        ours, other = (self._shown(name, row, column).ours for column in (column, base))
+    def gain(self, name: str, row: str, column: str, other_row: str, other_column: str) -> str:
+        """How much better one cell is than another, in points."""
+        ours, other = (self._shown(name, *place).ours for place in ((row, column), (other_row, other_column)))
         return f"{ours.mean - other.mean:+.1f}" if ours and other else DASH
 
     def teachers(self) -> str:
