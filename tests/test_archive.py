@@ -71,17 +71,22 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
 def test_what_others_archived_stays_and_what_is_not_shown_goes(plan: Plan, tmp_path: Path) -> None:
     finish(plan)
     path = tmp_path / "study.json"
-    write_json(path, {"format": 1, "tables": {"theirs": {"spec": {"cells": [{"run": "a"}]}, "made": {}}}})
-    write_json(path, read_json(path) | {"runs": {"a": {"name": "x"}, "b": {"name": "y"}}})
-    archive = collect(plan, path, "snakemake here")
+    theirs = {"tables": {"theirs": {"spec": {"cells": [{"run": "a"}]}, "made": {}}}}
+    theirs |= {"runs": {"a": {"name": "x"}, "b": {"name": "y"}}}
+    write_json(path, {"format": 1, "figures": {}, "analyses": {}, "teachers": {}, "costs": {}} | theirs)
+    assert collect(plan, path, "snakemake here") == f"{path}: 2 tables; 4 of 5 trainings are there"
+    archive = read_json(path)
     assert sorted(archive["tables"]) == ["main", "other", "theirs"]
     shown = {cell.run for cell in plan.tables["main"].cells}
     assert set(archive["runs"]) == shown | {"a"}
-    assert read_json(path) == archive
     assert path.read_text().count("\n") < 30  # one entry a line
+    plan.record(next(iter(shown)), 1).unlink()
+    assert "2 of them in place of older ones; 3 of 5" in collect(plan, path, "snakemake here")
+    assert read_json(path)["runs"] == archive["runs"]  # the archived seed stays
 
 
 def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:
+    record(plan, plan.tables["other"].cells[0].run, 0, 50.0)
     collect(plan, tmp_path / "study.json", "snakemake here")
     (tmp_path / "found.in.md").write_text(
         "{{cell main | rded 4 | hald}} {{gain main | rded 4 | hald | rded 4 | soft_only}}"
@@ -96,14 +101,30 @@ def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:
         ("tabel main", "no word 'tabel'"),
         ("table mian", "no table 'mian'; there are main, other"),
         ("cell main | rded 5 | hald", "no cell 'rded 5' | 'hald'"),
+        ("cell main", "write {{cell NAME | ROW | COLUMN}}"),
+        ("teachers all", "write {{teachers}}"),
+        ("figure gian", "no figure 'gian'; there are gain"),
+        ("table main}} {{table", "write {{table NAME}}"),
+        ("table main}} {{", "braces without their partner"),
     ],
 )
 def test_a_wrong_word_is_named(plan: Plan, tmp_path: Path, word: str, message: str) -> None:
+    finish(plan)
     collect(plan, tmp_path / "study.json", "snakemake here")
     (tmp_path / "found.in.md").write_text(f"{{{{{word}}}}}")
     with pytest.raises(UserError) as refused:
         write_document(tmp_path / "study.json", tmp_path / "found.in.md", tmp_path / "found.md")
     assert message in str(refused.value)
+
+
+def test_what_cannot_be_archived(plan: Plan, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is nothing to archive"):
+        collect(plan, tmp_path / "study.json", "snakemake here")
+    finish(plan)
+    for content in ("{}", "[]", '{"format": 1}'):
+        (tmp_path / "study.json").write_text(content)
+        with pytest.raises(UserError, match="not an archive of results"):
+            collect(plan, tmp_path / "study.json", "snakemake here")
 
 
 def test_the_document_of_the_study_is_what_its_archive_says(tmp_path: Path) -> None:

@@ -228,7 +228,10 @@ def test_hard_epochs_may_depend_on_the_slc() -> None:
         (Evaluation("soft-hard-soft", 10, 0), "of which 0 are hard"),
         (Evaluation("hard", 10, 3), "of which 3 are hard"),
         (Evaluation("soft-hard-soft", 3, 2), "do not add up: first 0 and last 1"),
-        (Evaluation("soft-hard-soft", 300, 150, 50, 50), "first 50 and last 50 epochs must share the 150 soft"),
+        (
+            Evaluation("soft-hard-soft", 300, 150, first_epochs=50, last_epochs=50),
+            "first 50 and last 50 epochs must share the 150 soft",
+        ),
         (Evaluation("soft-hard", 300, 150, first_epochs=50), "leave first_epochs"),
         (Evaluation("alternating", 300, 150), "leave hard_epochs empty"),
         (Evaluation(loss="gift", top_k=5), "leave top_k empty"),
@@ -536,9 +539,16 @@ def test_an_experiment_that_extends_another(root: Path) -> None:
     plan = make_plan({"experiments": ["more"]}, root)
     assert list(plan.tables) == ["more"]
     assert set(plan.runs) <= set(tiny(root).runs)
-    for base in ("more", "[tiny]"):
+    (folder / "both.yaml").write_text("includes: [tiny]\n")
+    wrong = {
+        "more": "circle: more -> more",
+        "[tiny]": "`extends` names one other experiment",
+        "both": "'both' only includes other experiments",
+        "tinny": r"no experiment 'tinny' \(experiment 'more' extends it\)",
+    }
+    for base, message in wrong.items():
         (folder / "more.yaml").write_text(f"extends: {base}\ntables: {{more: {table}}}\n")
-        with pytest.raises(UserError, match="`extends` names one other experiment"):
+        with pytest.raises(UserError, match=message):
             make_plan({"experiments": ["more"]}, root)
 
 

@@ -9,6 +9,7 @@ in it is typed by hand.
     {{teachers}}  {{costs}}                     accuracy of the teachers; minutes of every kind of work
 """
 
+import inspect
 import json
 import os
 import platform
@@ -32,36 +33,55 @@ from hald.tables import DASH, Shown, cell_rows, grid, ours_text, to_markdown
 Archive = dict[str, Any]
 SHARED = ("code", "versions", "label_bytes", "slc_effective", "spec")  # what all seeds of a run have in common
 LINE: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
+FORMAT = 1
 PARTS = ("tables", "figures", "runs", "analyses", "teachers", "costs")
 
 
-def collect(plan: Plan, path: Path, command: str) -> Archive:
-    """Put the finished tables and figures of a plan into an archive, beside those of other plans that are there."""
-    archive: Archive = read_json(path) if path.exists() else {"format": 1}
-    archive |= {part: archive.get(part, {}) for part in PARTS}
-    made = {"command": command, "date": time.strftime("%Y-%m-%d"), "machine": machine()}
+def collect(plan: Plan, path: Path, command: str) -> str:
+    """Put the tables and figures of a plan into an archive, beside those of other plans that are there: what was done.
+
+    A seed that was archived before and is not in the results any more stays.
+    """
+    empty: Archive = {"format": FORMAT, **{part: {} for part in PARTS}}
+    archive = read_archive(path) if path.exists() else empty
+    records = {key: [s for s in range(plan.seeds[key]) if plan.record(key, s).exists()] for key in plan.runs}
+    if not any(records.values()):
+        raise UserError(f"no training of this config is finished in {plan.results}: there is nothing to archive")
+    newest = max(plan.record(key, seed).stat().st_mtime for key, seeds in records.items() for seed in seeds)
+    made = {"command": command, "date": time.strftime("%Y-%m-%d", time.localtime(newest)), "machine": machine()}
+    replaced = [name for name in plan.tables if name in archive["tables"]]
     for name, table in plan.tables.items():
         archive["tables"][name] = {"spec": to_dict(table), "made": made}
     for name, figure in plan.figures.items():
         archive["figures"][name] = to_dict(figure)
-    for key in plan.runs:
-        done = [seed for seed in range(plan.seeds[key]) if plan.record(key, seed).exists()]
-        if done:
-            first = read_json(plan.record(key, done[0]))
+    for key, seeds in records.items():
+        known = archive["runs"].get(key, {"seeds": {}})["seeds"]
+        if seeds:
+            first = read_json(plan.record(key, seeds[0]))
             facts = {name: first[name] for name in SHARED}
-            seeds = {str(seed): compact(plan, key, seed) for seed in done}
-            archive["runs"][key] = {"name": plan.slugs[key], **facts, "seeds": seeds}
+            found = {str(seed): compact(plan, key, seed) for seed in seeds}
+            archive["runs"][key] = {"name": plan.slugs[key], **facts, "seeds": known | found}
     for key in plan.analyses:
         if plan.analysis_file(key).exists():
             archive["analyses"][key] = read_json(plan.analysis_file(key))
     for key, teacher in plan.teachers.items():
-        found = plan.teacher_dir(key) / "teacher.json"
-        if found.exists():
-            facts = {name: read_json(found)[name] for name in ("arch", "top1", "top5")}
+        found_teacher = plan.teacher_dir(key) / "teacher.json"
+        if found_teacher.exists():
+            facts = {name: read_json(found_teacher)[name] for name in ("arch", "top1", "top5")}
             archive["teachers"][plan.slugs[key]] = facts | {"floor": plan.floors[key], "spec": to_dict(teacher)}
     archive["costs"][command] = costs(plan)
     _drop_unused(archive)
     write_text(path, _text(archive))
+    done, wanted = sum(map(len, records.values())), sum(plan.seeds.values())
+    again = f", {len(replaced)} of them in place of older ones" if replaced else ""
+    return f"{path}: {len(plan.tables)} tables{again}; {done} of {wanted} trainings are there"
+
+
+def read_archive(path: Path) -> Archive:
+    """An archive that `collect` wrote."""
+    archive: Archive = read_json(path)
+    if not isinstance(archive, dict) or archive.get("format") != FORMAT or not all(part in archive for part in PARTS):
+        raise UserError(f"{path} is not an archive of results; `hald archive` makes one in a file of its own")
     return archive
 
 
@@ -128,7 +148,8 @@ def unpack(archive: Archive, folder: Path) -> dict[str, Path]:
                 dict(zip(record["curve"], values, strict=True))
                 for values in zip(*record["curve"].values(), strict=True)
             ]
-            write_json(places[key] / f"seed-{seed}.json", shared | record | {"curve": points, "seed": int(seed)})
+            whole = shared | record | {"key": key, "curve": points, "seed": int(seed)}
+            write_json(places[key] / f"seed-{seed}.json", whole)
     for key, found in archive["analyses"].items():
         places[key] = folder / "analyses" / f"{key}.json"
         write_json(places[key], found)
@@ -145,7 +166,11 @@ class Document:
 
     def filled(self, template: str) -> str:
         """The template with every `{{...}}` replaced."""
-        return re.sub(r"\{\{(.+?)\}\}", lambda match: self._word(match[1].strip()), template)
+        text = re.sub(r"\{\{([^{}]+)\}\}", lambda match: self._word(match[1].strip()), template)
+        left = re.search(r"\{\{.*|.*\}\}", text)
+        if left:
+            raise UserError(f"the template has braces without their partner: {left[0][:60]}")
+        return text
 
     def _word(self, text: str) -> str:
         name, _, rest = text.partition(" ")
@@ -159,7 +184,12 @@ class Document:
         }
         if name not in words:
             raise UserError(f"a template has no word '{name}'; there are {', '.join(words)}")
-        return words[name](*[part.strip() for part in rest.split("|")] if rest else [])
+        given = [part.strip() for part in rest.split("|")] if rest else []
+        wanted = list(inspect.signature(words[name]).parameters)
+        if len(given) != len(wanted):
+            form = " | ".join(part.upper() for part in wanted)
+            raise UserError(f"{{{{{text}}}}}: write {{{{{f'{name} {form}'.strip()}}}}}")
+        return words[name](*given)
 
     def _table(self, name: str) -> TableSpec:
         if name not in self.archive["tables"]:
@@ -180,8 +210,12 @@ class Document:
         return f"{to_markdown(table, cell_rows(table, self._sources(table)))}\n{'; '.join(behind)}."
 
     def figure(self, name: str) -> str:
-        """A figure as a link to its file."""
+        """A figure as a link to its file; words instead while its analyses are not archived."""
+        if name not in self.archive["figures"]:
+            raise UserError(f"the archive has no figure '{name}'; there are {', '.join(self.archive['figures'])}")
         spec = from_dict(FigureSpec, self.archive["figures"][name])
+        if any(key not in self.places for key in spec.analyses):
+            return f"({spec.caption}: not made yet.)"
         folders = {key: self.places.get(key, self.nowhere) for key in self.archive["runs"]}
         folders |= self._sources(spec.table) if spec.table else {}
         write_figure(Material(spec, folders, folders | self.places), self.pictures / name)
@@ -226,5 +260,5 @@ class Document:
 def write_document(archive: Path, template: Path, result: Path) -> None:
     """Fill a template; its figures go into a folder of the document's name."""
     with tempfile.TemporaryDirectory() as folder:
-        document = Document(read_json(archive), Path(folder), result.with_suffix(""))
+        document = Document(read_archive(archive), Path(folder), result.with_suffix(""))
         write_text(result, document.filled(template.read_text(encoding="utf-8")))

@@ -1,6 +1,7 @@
 """The `hald` command."""
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -66,9 +67,13 @@ def _parser() -> argparse.ArgumentParser:
     status_command.add_parser(commands)
     archive = commands.add_parser(
         "archive",
-        help="put the finished tables of the config, with compact run records, into one file for a document",
-        description="Tables, figures and records of the config's experiments as they are now go into FILE (JSON,\n"
-        "an entry per line); what other experiments have put there stays. `snakemake docs/results.md` makes the page.",
+        help="put the config's tables, with compact run records, into one file that documents are made of",
+        description="Tables, figures and records of the config's experiments, as far as they are finished, go into\n"
+        "FILE (JSON, an entry per line), with command, date, versions and this machine: call it where they were made.\n"
+        "What other experiments have put there stays. A document docs/NAME.md is made from docs/study.json and its\n"
+        "template docs/NAME.in.md by `snakemake --cores 1 -- docs/NAME.md`; a template's words:\n\n"
+        "  {{table ID}}  {{figure ID}}  {{teachers}}  {{costs}}\n"
+        "  {{cell ID | ROW | COLUMN}}   {{gain ID | ROW | COLUMN | ROW | COLUMN}}",
         epilog="examples:\n  hald archive docs/study.json --config 'experiments=[cpu_study]'",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -97,9 +102,9 @@ def _tables(options: argparse.Namespace) -> int:
     from hald.plan.config import config_from
 
     plan = make_plan(config_from(options.config))
-    for path in (plan.table_file(name, "md") for name in plan.tables):
-        if path.exists():
-            print(path)
+    for name in plan.tables:
+        if plan.table_file(name, "md").exists() and plan.is_current("tables", name):
+            print(plan.table_file(name, "md"))
     return 0
 
 
@@ -120,10 +125,9 @@ def _archive(options: argparse.Namespace) -> int:
     from hald.plan import make_plan
     from hald.plan.config import config_from
 
-    config = config_from(options.config)
-    names = ",".join(config["experiments"])
-    archive = collect(make_plan(config), options.file, f"snakemake --cores 2 --config 'experiments=[{names}]'")
-    print(f"{options.file}: {len(archive['tables'])} tables, {len(archive['runs'])} runs")
+    plan = make_plan(config_from(options.config))
+    asked = [pair for pair in options.config if pair.split("=")[0] not in ("results", "stores")]  # where, not what
+    print(collect(plan, options.file, shlex.join(["snakemake", *(["--config", *asked] if asked else [])])))
     return 0
 
 

@@ -109,7 +109,7 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise UserError(
-            f"{path} is damaged ({error}); put it back from a copy, or remove {path.parent} to have it made again"
+            f"{path} is damaged ({error}); put it back from a copy, or remove it to have it made again"
         ) from error
 
 

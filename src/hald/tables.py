@@ -55,7 +55,7 @@ def cell_rows(table: TableSpec, folders: dict[str, Path]) -> pd.DataFrame:
             rows.append(place | {"value": value} | _beside(cell.paper, value) | {"analysis": source.stem})
             continue
         seeds = [source / f"seed-{seed}.json" for seed in range(table.seeds)]
-        ours = _summary([read_record(path) for path in seeds if path.is_file()])
+        ours = _summary([read_record(path, cell.run) for path in seeds if path.is_file()])
         facts = {"seeds_planned": table.seeds, "run": source.name}
         rows.append(place | ours | _beside(cell.paper, ours["top1_mean"]) | facts)
     return pd.DataFrame(rows)
@@ -88,10 +88,12 @@ def _beside(paper: Printed | None, ours: float | None) -> dict[str, Any]:
     }
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """One result record, or a message that names the broken file."""
+def read_record(path: Path, run: str) -> dict[str, Any]:
+    """One result record of a run, or a message that names a broken or misplaced file."""
     try:
         record = read_json(path)
+        if record.get("key", run) != run:
+            raise UserError(f"{path} is the record of another run ({record['key']}); remove it and run again")
         return {name: record[name] for name in ("top1", "top5", "label_bytes", "slc_effective")}
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} is not a whole result record ({error}); remove it and run again") from error

@@ -10,6 +10,7 @@ from hald.analysis.probe import Pixels, Probe
 from hald.analysis.stored import image_labels
 from hald.data.reader import PreparedDataset, open_dataset
 from hald.draws import Ints
+from hald.errors import UserError
 from hald.labels.store import LabelStore
 from hald.measure import TestSet
 from hald.models.build import build_model
@@ -66,7 +67,10 @@ class Lab:
         assert subject.run is not None
         arch, header = self.places.archs[subject.run], self.store(subject).header
         model = build_model(arch, len(header.classes), header.size)
-        load_weights(model, student_file(self.places.students[subject.run], subject.stage), arch)
+        weights = student_file(self.places.students[subject.run], subject.stage)
+        if not weights.exists():
+            raise UserError(f"{weights} is missing; remove {weights.parent}, and the next run trains that student anew")
+        load_weights(model, weights, arch)
         mean, std = self.statistics
         return Probe(laid_out(model, self.device).eval(), mean, std, header.size)
 

@@ -90,15 +90,22 @@ def _experiment(name: str, folder: Path, extended_by: tuple[str, ...] = ()) -> d
     path = folder / f"{name}.yaml"
     if not path.is_file():
         known = sorted(file.stem for file in folder.glob("*.yaml"))
-        raise UserError(f"there is no experiment '{name}': {path} does not exist. {suggest(name, known)}")
+        asked = f" (experiment '{extended_by[-1]}' extends it)" if extended_by else ""
+        raise UserError(f"there is no experiment '{name}'{asked}: {path} does not exist. {suggest(name, known)}")
     content = read_yaml(path)
     base = content.pop("extends", None)
     if base is None:
         return content
     chain = (*extended_by, name)
-    if not isinstance(base, str) or base in chain:
+    if not isinstance(base, str) or "/" in base:
         raise UserError(f"{path}: `extends` names one other experiment, found {base!r}")
+    if base in chain:
+        raise UserError(f"{path}: experiments extend each other in a circle: {' -> '.join((*chain, base))}")
     inherited = _experiment(base, folder, chain)
+    if "includes" in inherited:
+        raise UserError(
+            f"{path}: '{base}' only includes other experiments; `extends` needs one with settings of its own"
+        )
     return merge({key: value for key, value in inherited.items() if key not in OUTCOMES}, content)
 
 

@@ -114,6 +114,10 @@ the known datasets. Unknown keys are refused. `hald plan` prints what a configur
     snakemake --config 'override={demo: {evaluations: {hald: {hard_epochs: 30}}}}'   # one setting, tried
     snakemake --config stores=/shared/hald/labels                      # label stores shared with others
 
+Beside the keys below, an experiment's file may say `extends: another`: it then has everything of the other one but its
+tables, analyses and figures, and changes what it says itself (mappings key by key). A file that holds nothing but
+`includes: [a, b]` stands for those experiments together.
+
 This page and `workflow/schemas/config.schema.yaml` are generated from `src/hald/plan/settings.py` and `src/hald/specs/`
 by `make docs`; a test compares them.
 """

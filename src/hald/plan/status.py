@@ -11,8 +11,8 @@ from hald.files import read_json
 from hald.plan.activity import Activity
 from hald.plan.model import Plan
 from hald.plan.summary import efforts, recorded_rates, seconds_left
-from hald.plan.todo import KINDS, Need, Todo, Work, cell_need, everything, views_of
-from hald.specs.table import Cell, TableSpec
+from hald.plan.todo import KINDS, Need, Todo, Work, cell_need, everything, table_work
+from hald.specs.table import TableSpec
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def count_cells(todo: Todo, activity: Activity, table: TableSpec) -> Cells:
 def _line(todo: Todo, rates: dict[str, float], name: str, cells: Cells, needs: list[Need]) -> Line:
     work = todo.behind(needs)
     tables = [todo.plan.tables[need.key] for need in needs if need.rule == "table"]
-    there, to_come = label_bytes(todo, [cell for table in tables for cell in table.cells])
+    there, to_come = label_bytes(todo, tables)
     return Line(name, cells, there, to_come, seconds_left(todo, rates, work), not work)
 
 
@@ -96,13 +96,13 @@ def _stopped(todo: Todo, activity: Activity, work: Work) -> int:
     )
 
 
-def label_bytes(todo: Todo, cells: Iterable[Cell]) -> tuple[int, int]:
-    """Bytes of the label views that cells need: measured of those that are there, estimated of those to come."""
+def label_bytes(todo: Todo, tables: Iterable[TableSpec]) -> tuple[int, int]:
+    """Bytes of the label views that tables need: measured of those that are there, estimated of those to come."""
     plan = todo.plan
     needed: dict[str, int] = {}
-    for run in plan.runs.keys() & {cell.run for cell in cells}:
-        labels = plan.runs[run].labels
-        needed[labels] = max(needed.get(labels, 0), views_of(plan, run))
+    for table in tables:
+        for labels, views in table_work(plan, table)[1].items():
+            needed[labels] = max(needed.get(labels, 0), views)
     there = to_come = 0
     for labels, views in needed.items():
         lacks = todo.missing(Need("relabel", labels, views))

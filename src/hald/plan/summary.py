@@ -8,7 +8,7 @@ from pathlib import Path
 from hald.files import read_json
 from hald.plan.model import Plan
 from hald.plan.sharing import sharing, views_alone
-from hald.plan.todo import KINDS, Need, Todo, Work, job_counts
+from hald.plan.todo import KINDS, Need, Todo, Work, job_counts, table_work
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def summarize(plan: Plan) -> list[Line]:
 def _line(name: str, needs: list[Need], todo: Todo, rates: dict[str, float]) -> Line:
     missing = {(need.rule, need.key): set(todo.missing(need)) for need in needs}
     planned, lacks = sum(need.count for need in needs), sum(map(len, missing.values()))
-    seconds = seconds_left(todo, rates, missing)
+    seconds = seconds_left(todo, rates, missing) if all(KINDS[need.rule].effort for need in needs) else None
     return Line(name, planned, planned - lacks, None if seconds is None else seconds / 3600)
 
 
@@ -131,16 +131,13 @@ def table_costs(plan: Plan) -> list[Cost]:
     rates = recorded_rates(plan)
     costs = []
     for name, table in plan.tables.items():
-        runs = {cell.run: plan.runs[cell.run] for cell in table.cells if cell.run in plan.runs}
-        views: dict[str, int] = defaultdict(int)
-        for run in runs.values():
-            views[run.labels] = max(views[run.labels], -(-run.pool // plan.labels[run.labels].batches))
-        efforts = [(run.effort, table.seeds) for run in runs.values()]
+        runs, views = table_work(plan, table)
+        efforts = [(plan.runs[run].effort, seeds) for run, seeds in runs.items()]
         efforts += [(plan.labels[key].effort, count) for key, count in views.items()]
         known = all(kind in rates for (kind, _), _ in efforts)
         hours = sum(rates[kind] * work * count for (kind, work), count in efforts) / 3600 if known else None
         label_bytes = sum(plan.labels[key].view_bytes * count for key, count in views.items())
-        costs.append(Cost(name, len(runs) * table.seeds, label_bytes, hours))
+        costs.append(Cost(name, sum(runs.values()), label_bytes, hours))
     return costs
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from hald.files import read_json
 from hald.plan.model import Plan
 from hald.plan.present import Present
+from hald.specs.analysis import Subject
 from hald.specs.images import FromRanking, FromUnits, Lpld, Patches
 from hald.specs.table import Cell, TableSpec
 
@@ -120,6 +121,31 @@ def views_of(plan: Plan, run: str) -> int:
     return -(-spec.pool // plan.labels[spec.labels].batches)
 
 
+def table_work(plan: Plan, table: TableSpec) -> tuple[dict[str, int], dict[str, int]]:
+    """Seeds of each run and views of each label store behind a table, those of its analyses included."""
+    runs: dict[str, int] = {}
+    views: dict[str, int] = {}
+    for cell in table.cells:
+        if cell.value is None:
+            runs[cell.run] = table.seeds
+            continue
+        spec = plan.analyses[cell.run]
+        for subject in [*spec.subjects, *([spec.reference] if spec.reference else [])]:
+            views[subject.labels] = max(views.get(subject.labels, 0), subject_views(subject))
+            if subject.run:
+                runs.setdefault(subject.run, 1)
+    for run in runs:
+        labels = plan.runs[run].labels
+        views[labels] = max(views.get(labels, 0), views_of(plan, run))
+    return runs, views
+
+
+def subject_views(subject: Subject) -> int:
+    """Label views that an analysis reads of a subject's store."""
+    ipc, slc = subject.place["ipc"], subject.place.get("slc")
+    return math.ceil(slc / ipc) if slc else 1
+
+
 def cell_need(table: TableSpec, cell: Cell) -> Need:
     """What fills a cell: the records of a run, or an analysis."""
     return Need("evaluate", cell.run, table.seeds) if cell.value is None else Need("analysis", cell.run)
@@ -181,8 +207,7 @@ def _for_analysis(todo: Todo, key: str) -> list[Need]:
     spec = todo.plan.analyses[key]
     needs = [Need("dataset", spec.dataset)]
     for subject in [*spec.subjects, *([spec.reference] if spec.reference else [])]:
-        ipc, slc = subject.place["ipc"], subject.place.get("slc")
-        needs.append(Need("relabel", subject.labels, math.ceil(slc / ipc) if slc else 1))
+        needs.append(Need("relabel", subject.labels, subject_views(subject)))
         needs += [Need("squeeze", subject.teacher)] if subject.teacher else []
         needs += _student(todo, subject.run) if subject.run else []
     return needs
