@@ -61,6 +61,12 @@ def _parser() -> argparse.ArgumentParser:
     jobs = commands.add_parser(
         "jobs",
         help="Slurm jobs that an earlier, killed run left behind: list them, wait for them, or have them save and end",
+        description="Jobs of this folder in Slurm's queue, which go on when the main Snakemake process was killed:\n\n"
+        "  ls     list them (also without a word)\n"
+        "  wait   let the running ones finish, cancel those that have not begun\n"
+        "  stop   have them save what they have, and end",
+        epilog="examples:\n  hald jobs\n  hald jobs wait && snakemake --profile slurm all",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     jobs.add_argument("action", choices=["ls", "wait", "stop"], nargs="?", default="ls")
     jobs.set_defaults(run=_jobs)
