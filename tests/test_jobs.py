@@ -135,6 +135,21 @@ def test_a_run_does_not_start_beside_jobs_of_an_earlier_one(queue: Path, capsys:
     require_no_earlier_jobs(queue.parent, queue.parent)
 
 
+def test_no_answer_is_not_an_empty_queue(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    (queue.parent / "squeue").write_text("#!/bin/sh\necho 'Socket timed out' >&2; exit 1\n")
+    with pytest.raises(UserError, match="Slurm does not answer"):
+        queued_jobs(queue.parent)
+
+
+def test_jobs_of_a_run_that_is_alive_are_left_to_it(queue: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (queue.parent / ".snakemake/locks").mkdir(parents=True)
+    (queue.parent / ".snakemake/locks/0.input.lock").touch()
+    assert main(["jobs", "wait"]) == 1
+    assert "snakemake --unlock" in capsys.readouterr().err
+    assert not (queue.parent / "cancelled").exists()
+
+
 def test_without_slurm_nothing_is_known_and_nothing_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "slurm").mkdir()

@@ -75,6 +75,13 @@ def test_every_rule_has_a_log() -> None:
         assert all("    log:\n" in rule for rule in rules), file.name
 
 
+def test_the_slurm_profile_knows_every_rule_that_is_submitted() -> None:
+    text = "".join(file.read_text() for file in (ROOT / "workflow/rules").glob("*.smk"))
+    local = {name for block in re.findall(r"localrules:\n((?: +\w+,\n)+)", text) for name in re.findall(r"\w+", block)}
+    profile = yaml.safe_load((ROOT / "slurm/config.yaml").read_text())
+    assert set(re.findall(r"^rule (\w+):", text, re.M)) - local == set(profile["set-resources"])
+
+
 def test_readme_commands_are_make_targets() -> None:
     readme, makefile = (ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.M))

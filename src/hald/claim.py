@@ -1,8 +1,8 @@
 """Claims: one writer per view, unit, seed or teacher, also between runs, users and hosts that share a folder.
 
 A claim is a small file made exclusively, with owner, host, process and Slurm job in it, and kept fresh by a heartbeat.
-One whose process is gone (same host), whose Slurm job no longer runs, or whose heartbeat stopped (another host) is
-stale: it is said and taken over.
+One whose process is gone (same host), whose heartbeat stopped while Slurm says that its job is over, or whose heartbeat
+stopped long ago (another host) is stale: it is said and taken over.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ from hald.progress import duration, log
 from hald.slurm import runs_now
 
 HEARTBEAT = 20.0
+SILENT = 3 * HEARTBEAT  # after which Slurm is asked; before, it is not believed: it may not show us others' jobs
 STALE = 300.0
 
 
@@ -29,6 +30,7 @@ class Claim:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.granted = False
+        self._owner: dict[str, Any] = {}
         self._stop = threading.Event()
 
     def __enter__(self) -> "Claim":
@@ -40,7 +42,7 @@ class Claim:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        if self.granted:
+        if self.granted and self._read() == self._owner:  # else another has taken it over
             self.path.unlink(missing_ok=True)
 
     def holder(self) -> str:
@@ -56,13 +58,20 @@ class Claim:
         if number := os.environ.get("SLURM_JOB_ID"):
             owner["slurm"] = number
         try:
-            handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
-        except FileExistsError:
-            return False
+            taken = self._write(owner)
         except PermissionError as error:
             raise UserError(
                 f"no permission to write to {self.path.parents[1]}; ask its owner, or work on a copy"
             ) from error
+        self._owner = owner if taken else {}
+        return taken
+
+    def _write(self, owner: dict[str, Any]) -> bool:
+        """Make the file, unless there is one."""
+        try:
+            handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+        except FileExistsError:
+            return False
         with os.fdopen(handle, "w") as file:
             json.dump(owner, file)
         return True
@@ -82,7 +91,10 @@ class Claim:
         owner = self._read()
         if owner.get("host") == platform.node():
             return silent < STALE and alive(int(owner.get("pid", 0)))
-        return silent < STALE and not _job_ended(owner.get("slurm"))
+        if silent < SILENT:
+            return True
+        runs = _job_runs(owner.get("slurm"))
+        return silent < STALE if runs is None else runs  # a suspended job beats no more, and will go on
 
     def _remove_stale(self) -> bool:
         """Remove a claim whose owner is gone; False while its owner, or a new one, is at work."""
@@ -99,25 +111,25 @@ class Claim:
             return True
         mistaken = removed._read() != stale  # another took over before us, and this is its new claim
         if mistaken:
-            with contextlib.suppress(FileExistsError):
-                os.link(removed.path, self.path)
+            self._write(removed._read())
         removed.path.unlink()
         return not mistaken
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT):
-            try:
-                os.utime(self.path)
-            except OSError:
-                return
+            with contextlib.suppress(OSError):  # a network file system that fails for a moment
+                if self._read() == self._owner:
+                    os.utime(self.path)
 
 
-def _job_ended(number: str | None) -> bool:
-    """Whether the Slurm job of an owner on another node is over, so that nobody waits for the heartbeat to get old.
+def _job_runs(number: str | None) -> bool | None:
+    """Whether the Slurm job of a silent owner on another node is still there; None if that cannot be known.
 
     Our own number means that Slurm started this job again after its node failed.
     """
-    return number is not None and (number == os.environ.get("SLURM_JOB_ID") or runs_now(number) is False)
+    if number is None:
+        return None
+    return False if number == os.environ.get("SLURM_JOB_ID") else runs_now(number)
 
 
 def alive(pid: int) -> bool:

@@ -117,6 +117,11 @@ def _tables(options: argparse.Namespace) -> int:
 def _jobs(options: argparse.Namespace) -> int:
     from hald.slurm import queued_jobs, stop_jobs, wait_for_jobs
 
+    locks = Path(".snakemake/locks")
+    if options.action != "ls" and locks.is_dir() and any(locks.iterdir()):
+        raise UserError(
+            "a Snakemake run holds this folder, and its jobs are its own. If it was killed, first type snakemake --unlock"
+        )
     if options.action == "ls":
         for job in queued_jobs(Path.cwd()):
             print(f"{job.number:>9}  {job.state.lower():<10} {job.node:<10} {job.what}")

@@ -4,6 +4,7 @@ Slurm gives every job its own GPUs. Snakemake alone only counts them (`--resourc
 other choose by locking one file per device. The kernel drops a lock with the process that holds it, however it ends.
 """
 
+import contextlib
 import fcntl
 import os
 import tempfile
@@ -19,7 +20,9 @@ _held: dict[int, int] = {}  # device -> descriptor whose lock lasts as long as t
 def folder() -> Path:
     """Where the lock files of this machine are; all its users share them."""
     place = Path(os.environ.get("HALD_LEASES") or Path(tempfile.gettempdir(), "hald-devices"))
-    place.mkdir(mode=0o777, exist_ok=True)
+    place.mkdir(exist_ok=True)
+    with contextlib.suppress(PermissionError):  # its maker has done it
+        place.chmod(0o777)
     return place
 
 

@@ -12,7 +12,21 @@ from pathlib import Path
 
 from hald.errors import UserError
 
-ACTIVE = ("PENDING", "RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "STOPPED")
+OVER = frozenset(
+    [
+        "COMPLETED",
+        "CANCELLED",
+        "FAILED",
+        "TIMEOUT",
+        "NODE_FAIL",
+        "OUT_OF_MEMORY",
+        "PREEMPTED",
+        "BOOT_FAIL",
+        "DEADLINE",
+        "REVOKED",
+    ]
+)
+TRIES = 3
 WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD")
 
 
@@ -42,17 +56,35 @@ def _squeue(*arguments: str) -> str | None:
 def runs_now(number: str) -> bool | None:
     """Whether a job is in the queue or runs; None if that cannot be known."""
     states = _squeue("--states=all", "--format=%T", f"--jobs={number}")
-    return None if states is None else any(state in ACTIVE for state in states.split())
+    return None if states is None else any(state not in OVER for state in states.split())
 
 
 def queued_jobs(folder: Path) -> list[QueuedJob]:
     """Our jobs that an earlier run of the project in `folder` submitted and that are not over."""
     found = []
-    for line in (_squeue("--me", f"--states={','.join(ACTIVE)}", "--format=%i|%T|%N|%Z|%k") or "").splitlines():
+    for line in _listing().splitlines():
         number, state, node, workdir, comment = line.split("|", 4)
-        if comment.startswith(("rule_", "group_")) and Path(workdir).resolve() == folder.resolve():
+        if (
+            state not in OVER
+            and comment.startswith(("rule_", "group_"))
+            and Path(workdir).resolve() == folder.resolve()
+        ):
             found.append(QueuedJob(number, state, node, comment))
     return found
+
+
+def _listing(pause: float = 5.0) -> str:
+    """All our jobs. A controller that is busy is asked again: no answer is not an empty queue."""
+    if shutil.which("squeue") is None:
+        return ""
+    for attempt in range(TRIES):
+        listing = _squeue("--me", "--states=all", "--format=%i|%T|%N|%Z|%k")
+        if listing is not None:
+            return listing
+        time.sleep(pause if attempt + 1 < TRIES else 0)
+    raise UserError(
+        "Slurm does not answer (`squeue --me` fails), so jobs of an earlier run cannot be looked for; try later"
+    )
 
 
 def require_no_earlier_jobs(folder: Path, logs: Path) -> None:
@@ -67,7 +99,8 @@ def require_no_earlier_jobs(folder: Path, logs: Path) -> None:
         listed = "\n".join(f"  {job.number}  {job.state.lower()} {job.node}  {job.what}" for job in jobs)
         raise UserError(
             f"{len(jobs)} Slurm jobs of an earlier run in this folder are not over:\n{listed}\n"
-            f"Type `hald jobs wait` to let the running ones finish (those that have not begun are cancelled; a new run "
+            f"If that run's main process is still alive, leave them to it. If it was killed, "
+            f"type `hald jobs wait` to let the running ones finish (those that have not begun are cancelled; a new run "
             f"submits them again), or `hald jobs stop` to have them save what they have and end. Then start again"
         )
 

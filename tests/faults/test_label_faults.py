@@ -17,7 +17,7 @@ import torch
 from conftest import labels_spec, make_labels, run_spec
 from hald.claim import Claim
 from hald.errors import UserError
-from hald.files import write_json
+from hald.files import read_json, write_json
 from hald.labels.store import LabelStore
 from hald.labels.verify import verify_store
 from hald.specs.base import Identity
@@ -114,6 +114,15 @@ def test_a_claim_that_changed_hands_meanwhile_is_not_taken(tmp_path: Path, monke
     assert [file.name for file in tmp_path.iterdir()] == ["claim.json"]
     quicker.__exit__()
     assert not path.exists()
+
+
+def test_an_owner_that_lost_its_claim_leaves_the_new_ones_alone(tmp_path: Path) -> None:
+    path = tmp_path / "claim.json"
+    other = {"user": "y", "host": "elsewhere", "pid": 2, "since": 2.0}
+    with Claim(path) as mine:
+        assert mine.granted
+        write_json(path, other)  # it was silent too long, and another has taken over
+    assert read_json(path) == other
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a small file system of our own needs root")

@@ -12,9 +12,11 @@ Labels, which are shared between users, have more of each in test_label_faults.p
 """
 
 import json
+import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -167,15 +169,21 @@ def test_a_teacher_of_another_class_order_is_refused(stage: str, given: Given, t
 
 
 def test_a_claim_of_a_slurm_job_that_is_over_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On another node there is no process to look at, and nobody waits until the heartbeat is old."""
+    """On another node there is no process to look at; Slurm is believed once the heartbeat has missed some beats."""
     path = tmp_path / "claim"
     owner = {"user": "x", "host": "node7", "pid": 1, "since": 1.0, "slurm": "77"}
-    for running, granted in ((True, False), (None, False), (False, True)):
+
+    def left(silent: float) -> None:
         path.write_text(json.dumps(owner))
+        os.utime(path, (time.time() - silent,) * 2)
+
+    cases = ((True, 70, False), (None, 70, False), (False, 70, True), (False, 10, False), (True, 1000, False))
+    for running, silent, granted in cases:
+        left(silent)
         monkeypatch.setattr("hald.claim.runs_now", lambda number, answer=running: answer if number == "77" else None)
         with Claim(path) as claim:
             assert claim.granted is granted
-    path.write_text(json.dumps(owner))
+    left(70)
     monkeypatch.setattr("hald.claim.runs_now", lambda number: True)
     monkeypatch.setenv("SLURM_JOB_ID", "77")  # we are that job, started again after its node failed
     with Claim(path) as claim:
