@@ -120,7 +120,7 @@ def _jobs(options: argparse.Namespace) -> int:
     locks = Path(".snakemake/locks")
     if options.action != "ls" and locks.is_dir() and any(locks.iterdir()):
         raise UserError(
-            "a Snakemake run holds this folder, and its jobs are its own. If it was killed, first type snakemake --unlock"
+            "a Snakemake run holds this folder, and these are its jobs. If it was killed, first type snakemake --unlock"
         )
     if options.action == "ls":
         for job in queued_jobs(Path.cwd()):

@@ -12,19 +12,16 @@ from pathlib import Path
 
 from hald.errors import UserError
 
-OVER = frozenset(
-    [
-        "COMPLETED",
-        "CANCELLED",
-        "FAILED",
-        "TIMEOUT",
-        "NODE_FAIL",
-        "OUT_OF_MEMORY",
-        "PREEMPTED",
-        "BOOT_FAIL",
-        "DEADLINE",
-        "REVOKED",
-    ]
+OVER = (
+    "COMPLETED",
+    "CANCELLED",
+    "FAILED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "REVOKED",
 )
 TRIES = 3
 WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD")
