@@ -186,8 +186,8 @@ def guarded(run: Run) -> Iterator[Run]:
 
 
 def same_results(run: Run, project: Project) -> None:
-    """Tables and records are the same bytes."""
-    for pattern in ("tables/*", "runs/*/*/seed-?.json"):
+    """Tables, records and analyses are the same bytes."""
+    for pattern in ("tables/*", "runs/*/*/seed-?.json", "analyses/*/lvsd_??????????.json"):
         theirs = {
             path.relative_to(project.folder): path.read_bytes() for path in (project.folder / "results").glob(pattern)
         }

@@ -18,7 +18,7 @@ from cluster_runs import HERE, Run, SlurmJob, guarded, make_project, overheads, 
 from conftest import Project
 
 pytestmark = pytest.mark.skipif(not os.environ.get("HALD_CLUSTER"), reason="needs a test cluster: make test-cluster")
-GPU_RULES = {"squeeze", "rank", "statistics", "recover", "synthesize", "relabel", "evaluate"}
+GPU_RULES = {"squeeze", "rank", "statistics", "recover", "synthesize", "relabel", "evaluate", "analysis"}
 GPU_NODES = {"n1", "n2"}
 UNITS = 10  # of a ranking
 
