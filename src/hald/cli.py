@@ -4,6 +4,7 @@ import argparse
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -47,17 +48,31 @@ def _parser() -> argparse.ArgumentParser:
         epilog="examples:\n  hald plan\n  hald plan --config 'experiments=[demo]' stores=/shared/labels",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    plan.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake")
+    _add_config(plan)
     plan.add_argument("--tables", action="store_true", help="what each table takes, from nothing to its last student")
     plan.set_defaults(run=_plan)
     tables = commands.add_parser("tables", help="list the finished tables of the config (Markdown files)")
-    tables.add_argument(
-        "--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake"
-    )
+    _add_config(tables)
     tables.set_defaults(run=_tables)
     images_command.add_parser(commands)
     labels_command.add_parser(commands)
     runs_command.add_parser(commands)
+    _add_jobs(commands)
+    status_command.add_parser(commands)
+    _add_archive(commands)
+    docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
+    docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
+    docs.set_defaults(run=_docs)
+    return parser
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake"
+    )
+
+
+def _add_jobs(commands: Any) -> None:
     jobs = commands.add_parser(
         "jobs",
         help="Slurm jobs that an earlier, killed run left behind: list them, wait for them, or have them save and end",
@@ -70,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     jobs.add_argument("action", choices=["ls", "wait", "stop"], nargs="?", default="ls")
     jobs.set_defaults(run=_jobs)
-    status_command.add_parser(commands)
+
+
+def _add_archive(commands: Any) -> None:
     archive = commands.add_parser(
         "archive",
         help="put the config's tables, with compact run records, into one file that documents are made of",
@@ -84,14 +101,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     archive.add_argument("file", type=Path, metavar="FILE")
-    archive.add_argument(
-        "--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake"
-    )
+    _add_config(archive)
     archive.set_defaults(run=_archive)
-    docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
-    docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
-    docs.set_defaults(run=_docs)
-    return parser
 
 
 def _plan(options: argparse.Namespace) -> int:
