@@ -1,5 +1,6 @@
 """Archived results, and documents that are made of them alone."""
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, TINY_DEMO, copy_known
-from hald.archive import collect, write_document
+from hald.archive import collect
+from hald.document import write_document
 from hald.errors import UserError
 from hald.files import read_json, write_json
 from hald.plan import Plan, make_plan
@@ -17,6 +19,8 @@ TEMPLATE = """# Found
 {{table main}}
 HALD {{cell main | rded 4 | hald}}, {{gain main | rded 4 | hald | rded 4 | soft_only}} points.
 {{figure gain}}
+{{gains main | hald | soft_only}}
+{{labels main}}
 {{teachers}}
 {{costs}}
 """
@@ -60,6 +64,9 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     assert "`snakemake here`" in text
     assert "training code cccccccccccc" in text
     assert "![What HALD gains](found/gain.png)" in text
+    # deviation sqrt(2) of two seeds each: sqrt(2 / 2 + 2 / 2)
+    assert "| images | SLC 4 |\n| --- | ---: |\n| rded | +10.0 ± 1.4 |" in text
+    assert "| rded | 4 | 40 | 10 | 0.2 |" in text  # 4 labels for each of 10 classes
     assert "| small/resnet10-w4 | 91.2 | 85 |" in text
     assert "| evaluate | 120.0 |" in text
     picture = (tmp_path / "found/gain.png").read_bytes()
@@ -130,5 +137,7 @@ def test_what_cannot_be_archived(plan: Plan, tmp_path: Path) -> None:
 def test_the_document_of_the_study_is_what_its_archive_says(tmp_path: Path) -> None:
     write_document(ROOT / "docs/study.json", ROOT / "docs/results.in.md", tmp_path / "results.md")
     assert (tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
-    for picture in (ROOT / "docs/results").glob("*.png"):
-        assert (tmp_path / "results" / picture.name).read_bytes() == picture.read_bytes()
+    pictures = re.findall(r"\]\((results/\S+?\.png)\)", (tmp_path / "results.md").read_text())
+    assert pictures
+    for picture in pictures:
+        assert (tmp_path / picture).read_bytes() == (ROOT / "docs" / picture).read_bytes()

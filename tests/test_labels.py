@@ -32,7 +32,7 @@ from hald.views import cutmix, render
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("name", ["u8", "i16", "f16"])
+@pytest.mark.parametrize("name", ["u8", "u4", "u2", "i16", "f16"])
 @given(
     logits=hnp.arrays(
         np.float32, st.tuples(st.integers(1, 5), st.integers(2, 30)), elements=st.floats(-50, 50, width=32)
@@ -90,7 +90,7 @@ def replayed(store: LabelStore, teacher: Path, view: int, start: int) -> torch.T
         return network((x - 0.3) / 0.3)
 
 
-@pytest.mark.parametrize("codec", ["u8", "i16", "f16", "topk"])
+@pytest.mark.parametrize("codec", ["u8", "u4", "i16", "f16", "topk"])
 @pytest.mark.parametrize("bn_mode", ["running", "batch"])
 @pytest.mark.parametrize("mix", ["cutmix", "mixup", "none"])
 def test_stored_labels_are_the_teachers_answers(

@@ -353,6 +353,16 @@ def test_rded_and_real_images_are_labelled_with_running_statistics_unless_told(r
     assert modes == {"rded": "batch", "real": "running"}
 
 
+def test_an_image_set_may_have_a_codec_of_its_own_for_the_same_images(root: Path) -> None:
+    more = {"coarse": {"method": "rded", "mipc": 600, "num_crop": 2, "codec": "u4"}}
+    more |= {"few": {"method": "rded", "mipc": 600, "num_crop": 2, "codec": "topk", "top_k": 3}}
+    plan = tiny(root, images=more, tables={"main": {"images": ["rded", "coarse", "few"], "rows": ["images", "slc"]}})
+    labels = [spec for spec in plan.labels.values() if plan.images[spec.images].method == "rded"]
+    assert sorted((spec.codec, spec.top_k) for spec in labels) == [("topk", 3), ("u4", 0), ("u8", 0)]
+    assert len({spec.images for spec in labels}) == 1
+    refuse(root, "top_k 5 with codec u8", images={"rded": {"top_k": 5}})
+
+
 def test_numbers_of_kept_logits_that_cannot_be_are_refused(root: Path) -> None:
     refuse(root, "top_k 5 with codec u8, which keeps all 10 logits; set `codec: topk`", labels={"top_k": 5})
     refuse(root, "labels.top_k is 11, but the dataset has 10 classes", labels={"codec": "topk", "top_k": 11})

@@ -1,8 +1,10 @@
 """Evaluation: schedule, targets, pool order and losses by hand; resume to the byte."""
 
+import math
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,12 +21,12 @@ from hald.labels.store import LabelStore
 from hald.specs.base import Identity
 from hald.specs.run import AdaptiveSpec, LossSpec, RunSpec, Stage
 from hald.train import run as module
-from hald.train.batches import Batch
+from hald.train.batches import Batch, rendered
 from hald.train.hard import HardBatches
 from hald.train.losses import KL, CrossEntropy, Gift, Joint, Lpqld, smooth, soft_loss
 from hald.train.pool import SoftPool, pool_ids
 from hald.train.run import Places, evaluate
-from hald.train.schedule import fixed_starts, goes_on, learning_rate, stage_at, watch
+from hald.train.schedule import HeldOut, fixed_starts, goes_on, learning_rate, stage_at, watch
 from hald.train.step import make_optimizer, make_student
 from hald.views import render
 from killing import deadly, finish, start
@@ -216,27 +218,36 @@ ADAPTIVE = AdaptiveSpec(window=3, accuracy=0.5, entropy=0.01, shortest=4, held_o
 
 
 def test_the_adaptive_schedule_leaves_the_first_stage_at_an_accuracy_plateau() -> None:
-    rising = [(float(i), 0.5) for i in range(20)]  # one point per epoch
+    rising = [(float(i), 0.5, 1.0) for i in range(20)]  # one point per epoch
     assert not any(goes_on(ADAPTIVE, 100, [0], rising[:n]) for n in range(1, 20))
-    flat = [*rising[:10], *[(9.0 + 0.4 * i, 0.5) for i in range(1, 9)]]  # then 0.4 points per epoch
+    flat = [*rising[:10], *[(9.0 + 0.4 * i, 0.5, 1.0) for i in range(1, 9)]]  # then 0.4 points per epoch
     first = next(n for n in range(1, 19) if goes_on(ADAPTIVE, 100, [0], flat[:n]))
     # increments over three epochs: (1 + 0.4 + 0.4) / 3 = 0.6, then 0.4: after thirteen epochs
     assert first == 13
-    assert not goes_on(ADAPTIVE, 100, [0], [(0.0, 0.5)] * 3)  # shortest stage
-    assert goes_on(ADAPTIVE, 100, [0], [(0.0, 0.5)] * 4)
+    assert not goes_on(ADAPTIVE, 100, [0], [(0.0, 0.5, 1.0)] * 3)  # shortest stage
+    assert goes_on(ADAPTIVE, 100, [0], [(0.0, 0.5, 1.0)] * 4)
+
+
+def test_the_adaptive_schedule_may_leave_the_first_stage_when_held_out_labels_teach_no_more() -> None:
+    rule = replace(ADAPTIVE, divergence=0.1)
+    falling = [(0.0, 0.5, 0.9**i) for i in range(10)]  # flat accuracy; the loss falls by 27 % over three epochs
+    assert not any(goes_on(rule, 100, [0], falling[:n]) for n in range(1, 11))
+    slower = [*falling, *[(0.0, 0.5, 0.9**9 * 0.98**i) for i in range(1, 9)]]
+    # over three epochs it falls to 0.9 * 0.9 * 0.98 = 0.79, 0.9 * 0.98^2 = 0.86, 0.98^3 = 0.94: the third is enough
+    assert next(n for n in range(1, 19) if goes_on(rule, 100, [0], slower[:n])) == 13
 
 
 def test_the_adaptive_schedule_leaves_the_second_stage_at_an_entropy_plateau() -> None:
-    start = [(0.0, 0.9)] * 10
-    moving = [*start, *[(0.0, 0.9 - 0.05 * i) for i in range(8)]]
+    start = [(0.0, 0.9, 1.0)] * 10
+    moving = [*start, *[(0.0, 0.9 - 0.05 * i, 1.0) for i in range(8)]]
     assert not any(goes_on(ADAPTIVE, 100, [0, 10], moving[:n]) for n in range(11, 19))
-    settled = [*moving, *[(0.0, 0.55 - 0.002 * i) for i in range(1, 9)]]
+    settled = [*moving, *[(0.0, 0.55 - 0.002 * i, 1.0) for i in range(1, 9)]]
     # over three epochs the entropy moves by 0.102, 0.054, 0.006: below 0.01 at the third settled epoch
     assert [goes_on(ADAPTIVE, 100, [0, 10], settled[:n]) for n in (19, 20, 21)] == [False, False, True]
 
 
 def test_the_adaptive_schedule_keeps_time_for_later_stages() -> None:
-    rising = [(float(i), i / 30) for i in range(20)]
+    rising = [(float(i), i / 30, 1.0) for i in range(20)]
     assert [goes_on(ADAPTIVE, 20, [0], rising[:n]) for n in (11, 12)] == [False, True]
     assert [goes_on(ADAPTIVE, 20, [0, 12], rising[:n]) for n in (15, 16)] == [False, True]
     assert not goes_on(ADAPTIVE, 20, [0, 12, 16], rising)
@@ -248,8 +259,33 @@ def test_watched_entropy_is_a_share_of_the_largest() -> None:
             return x
 
     uniform, sharp = torch.zeros(4, 10), 100 * torch.eye(10)[:4]
-    assert watch(Fixed(), uniform, torch.arange(4)) == pytest.approx((25.0, 1.0))  # ties: the first class
-    assert watch(Fixed(), sharp, torch.tensor([0, 1, 2, 9])) == pytest.approx((75.0, 0.0), abs=1e-6)
+    crops = Batch(torch.zeros(6, 10), torch.tensor([0.0] + [-torch.inf] * 9).expand(6, 10))  # a teacher that is sure
+    first, loss = HeldOut(uniform, torch.arange(4), crops), KL(1.0, squared=False)
+    assert watch(Fixed(), first, loss) == pytest.approx((25.0, 1.0, math.log(10)))  # ties: the first class
+    second = HeldOut(sharp, torch.tensor([0, 1, 2, 9]), crops)
+    assert watch(Fixed(), second, loss) == pytest.approx((75.0, 0.0, math.log(10)), abs=1e-6)
+
+
+def test_held_out_crops_are_those_of_the_held_out_images(store: Path) -> None:
+    opened = LabelStore(store)
+    spec = run_spec(pool=2 * opened.header.batches)
+    images = torch.from_numpy(opened.images())
+    pool = SoftPool(opened, spec, images, torch.arange(20))
+    held = np.arange(20) % 5 == 3
+    crops = pool.crops_of(held)
+    assert sorted(crops.own.tolist()) == sorted([3, 8, 13, 18] * 2)  # each once in both views
+    whole = [batch for number in range(spec.pool) for batch in stored(pool, number)]
+    together = {name: torch.cat([getattr(batch, name) for batch in whole]) for name in ("x", "target", "own", "share")}
+    chosen = torch.isin(together["own"], torch.tensor([3, 8, 13, 18]))
+    for name, values in together.items():
+        assert torch.equal(getattr(crops, name), values[chosen])
+
+
+def stored(pool: SoftPool, number: int) -> Iterator[Batch]:
+    """One stored batch, as a training gets it."""
+    rows = pool.rows(number)
+    for x, part in rendered(pool.images, pool.view, [(number, rows)], pool.spec):
+        yield from pool._batch(x, slice(part.start, part.stop))
 
 
 def test_an_adaptive_training_notes_its_stages(digits: Path, real_set: Path, teacher: Path, tmp_path: Path) -> None:

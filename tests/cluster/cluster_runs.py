@@ -11,11 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from conftest import Project, copy_project
 
 HERE = Path(__file__).parent
 BASE = Path("/run/hald-slurm")
 SLURM = {"SLURM_CONF": str(BASE / "slurm.conf"), "PATH": f"{BASE / 'bin'}:{os.environ['PATH']}"}
+GPU_RULES = {"squeeze", "rank", "statistics", "recover", "synthesize", "relabel", "evaluate", "analysis"}
+GPU_NODES = {"n1", "n2"}
 # The profile's settings are those of a real cluster; only waiting is shortened.
 QUICK = ["--slurm-init-seconds-before-status-checks", "3", "--latency-wait", "10"]
 
@@ -106,11 +110,10 @@ class Run:
         return sorted((self.folder / "results").glob(pattern))
 
     def jobs(self, rule: str | None = None) -> list[SlurmJob]:
-        """Slurm's own account of this project's jobs."""
-        found = [
-            parse(line) for line in slurm("scontrol", "show", "jobs", "--oneliner").splitlines() if "JobId=" in line
+        """Slurm's own account of this project's jobs, ended ones too."""
+        mine = [
+            job for workdir, job in (accounted if has_accounting() else remembered)() if workdir == str(self.folder)
         ]
-        mine = [job for workdir, job in found if workdir == str(self.folder)]
         return [job for job in mine if rule in (None, job.rule)]
 
     def lacks(self, kind: str) -> Path:
@@ -123,7 +126,8 @@ class Run:
         return len(self.files("rankings/*/*/*.npz"))
 
     def running(self, rule: str) -> list[SlurmJob]:
-        return [job for job in self.jobs(rule) if job.state == "RUNNING"]
+        """Jobs that run now: the controller knows it before the database does."""
+        return [job for job in self.mine(remembered(), rule) if job.state == "RUNNING"]
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -136,6 +140,53 @@ def slurm(*command: str) -> str:
     return subprocess.run(command, env=os.environ | SLURM, check=True, text=True, capture_output=True).stdout
 
 
+def has_accounting() -> bool:
+    """Whether this cluster writes its jobs to a database (and soon forgets them otherwise)."""
+    return "accounting_storage/slurmdbd" in (BASE / "slurm.conf").read_text()
+
+
+def remembered() -> list[tuple[str, SlurmJob]]:
+    """All jobs that the controller still knows: folder and job."""
+    return [parse(line) for line in slurm("scontrol", "show", "jobs", "--oneliner").splitlines() if "JobId=" in line]
+
+
+def moment(text: str) -> float:
+    """A time as Slurm writes it; not a number where there is none yet."""
+    return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S")) if text[:1].isdigit() else float("nan")
+
+
+def megabytes(text: str) -> int:
+    """`1500M`, `15.6G`."""
+    found = re.search(r"mem=([\d.]+)([MG])", text)
+    return round(float(found[1]) * (1000 if found[2] == "G" else 1)) if found else 0
+
+
+def accounted() -> list[tuple[str, SlurmJob]]:
+    """All jobs in the database. A job that was put back into the queue has a line for every start."""
+    fields = "JobIDRaw,Comment,State,NodeList,Submit,Start,End,TimelimitRaw,ReqTRES,WorkDir"
+    listing = slurm("sacct", "-X", "-a", "-D", "--starttime=now-1days", "-n", "-P", f"--format={fields}")
+    latest: dict[int, tuple[str, SlurmJob]] = {}
+    for line in listing.splitlines():
+        number, comment, state, node, submitted, started, ended, minutes, wanted, workdir = line.split("|")
+        before = latest.get(int(number))
+        job = SlurmJob(
+            number=int(number),
+            rule=comment.removeprefix("rule_").split("_")[0],
+            what=comment,
+            state=state.split()[0],  # CANCELLED by 0
+            node=node,
+            submitted=moment(submitted),
+            started=moment(started),
+            ended=moment(ended),
+            minutes=int(minutes) if minutes.isdigit() else 0,
+            memory=megabytes(wanted),
+            gpus=int((re.search(r"gres/gpu=(\d+)", wanted) or [0, 0])[1]),
+            restarts=before[1].restarts + 1 if before else 0,
+        )
+        latest[int(number)] = (workdir, job)
+    return list(latest.values())
+
+
 def parse(line: str) -> tuple[str, SlurmJob]:
     """One line of `scontrol show jobs --oneliner`: the folder it worked in, and the job."""
 
@@ -143,23 +194,18 @@ def parse(line: str) -> tuple[str, SlurmJob]:
         found = re.search(rf"(?:^| ){name}=(\S*)", line)
         return found.group(1) if found else ""
 
-    def moment(name: str) -> float:
-        text = field(name)
-        return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S")) if text[:1].isdigit() else float("nan")
-
     hours, minutes = field("TimeLimit").split(":")[:2]
-    memory = re.search(r"mem=([\d.]+)([MG])", field("TRES"))
     job = SlurmJob(
         number=int(field("JobId")),
         rule=field("Comment").removeprefix("rule_").split("_")[0],
         what=field("Comment"),
         state=field("JobState"),
         node=field("NodeList"),
-        submitted=moment("SubmitTime"),
-        started=moment("StartTime"),
-        ended=moment("EndTime"),
+        submitted=moment(field("SubmitTime")),
+        started=moment(field("StartTime")),
+        ended=moment(field("EndTime")),
         minutes=60 * int(hours.split("-")[-1]) + int(minutes),
-        memory=round(float(memory.group(1)) * (1000 if memory.group(2) == "G" else 1)) if memory else 0,
+        memory=megabytes(field("TRES")),
         gpus=int((re.search(r"gpu:(\d+)", field("TresPerJob")) or [0, 0])[1]),
         restarts=int(field("Restarts")),
     )
@@ -187,7 +233,7 @@ def guarded(run: Run) -> Iterator[Run]:
 
 def same_results(run: Run, project: Project) -> None:
     """Tables, records and analyses are the same bytes."""
-    for pattern in ("tables/*", "runs/*/*/seed-?.json", "analyses/*/lvsd_??????????.json"):
+    for pattern in ("tables/*", "runs/*/*/seed-?.json", "analyses/*/*_??????????.json"):
         theirs = {
             path.relative_to(project.folder): path.read_bytes() for path in (project.folder / "results").glob(pattern)
         }
@@ -226,3 +272,17 @@ def clock(job: SlurmJob, text: str) -> float:
     """A log's time of day as a moment of the job's day."""
     day = time.strftime("%Y-%m-%d", time.localtime(job.started))
     return time.mktime(time.strptime(f"{day} {text}", "%Y-%m-%d %H:%M:%S"))
+
+
+def put_before(project: Project, script: str, code: str) -> None:
+    """Have a rule's script do something first. (Scripts are no part of any key.)"""
+    begin = "with job(snakemake) as work:"
+    project.edit(f"workflow/scripts/{script}.py", begin, f"{code}\n{begin}")
+
+
+def limit(project: Project, rule: str, **resources: str) -> None:
+    """Give a rule other resources in the profile. (On the command line they would replace all those of the profile.)"""
+    path = project.folder / "slurm/config.yaml"
+    profile = yaml.safe_load(path.read_text())
+    profile["set-resources"][rule] |= {name: yaml.safe_load(value) for name, value in resources.items()}
+    path.write_text(yaml.safe_dump(profile))

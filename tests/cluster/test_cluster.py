@@ -12,14 +12,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
-from cluster_runs import HERE, Run, SlurmJob, guarded, make_project, overheads, same_results, slurm
+from cluster_runs import (
+    GPU_NODES,
+    GPU_RULES,
+    HERE,
+    Run,
+    SlurmJob,
+    guarded,
+    limit,
+    make_project,
+    overheads,
+    put_before,
+    same_results,
+    slurm,
+)
 
 from conftest import Project
 
 pytestmark = pytest.mark.skipif(not os.environ.get("HALD_CLUSTER"), reason="needs a test cluster: make test-cluster")
-GPU_RULES = {"squeeze", "rank", "statistics", "recover", "synthesize", "relabel", "evaluate", "analysis"}
-GPU_NODES = {"n1", "n2"}
 UNITS = 10  # of a ranking
 
 
@@ -121,20 +131,6 @@ HOG = """import time
 HOG = bytearray(b"1") * (2 << 30)
 time.sleep(3)  # Slurm looks every second
 """
-
-
-def put_before(project: Project, script: str, code: str) -> None:
-    """Have a rule's script do something first. (Scripts are no part of any key.)"""
-    begin = "with job(snakemake) as work:"
-    project.edit(f"workflow/scripts/{script}.py", begin, f"{code}\n{begin}")
-
-
-def limit(project: Project, rule: str, **resources: str) -> None:
-    """Give a rule other resources in the profile. (On the command line they would replace all those of the profile.)"""
-    path = project.folder / "slurm/config.yaml"
-    profile = yaml.safe_load(path.read_text())
-    profile["set-resources"][rule] |= {name: yaml.safe_load(value) for name, value in resources.items()}
-    path.write_text(yaml.safe_dump(profile))
 
 
 def warned(run: Run) -> None:

@@ -5,6 +5,6 @@ from pathlib import Path
 from hald.jobs import job
 
 with job(snakemake):
-    from hald.archive import write_document
+    from hald.document import write_document
 
     write_document(Path(snakemake.input.archive), Path(snakemake.input.template), Path(snakemake.output[0]))

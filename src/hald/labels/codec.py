@@ -1,4 +1,4 @@
-"""How a label's logits are stored: four codecs, each a pair of pure functions.
+"""How a label's logits are stored: codecs, each a pair of pure functions.
 
 Softmax does not see a constant added to a row, so every codec may drop one, and any temperature can be applied on
 reading. Sizes and errors: `make bench-labels`.
@@ -19,9 +19,10 @@ Arrays = dict[str, NDArray[Any]]
 Logits = NDArray[np.float32]
 
 STEP = 1 / 80  # of i16: an error below that of fp16 probabilities at C = 100 and at C = 1000
-# Of u8: steps over a row's span. Stored bytes follow the entropy of q, which zstd reaches at any level and chunk size,
-# so only the step changes the size: 208 instead of 255 is about 4 % fewer bytes at C = 1000 and 1.5 times the KL.
-LEVELS = 208
+# Steps over a row's span. Stored bytes follow the entropy of q, which zstd reaches at any level and chunk size, so that
+# only the step changes the size, and small numbers need no packing. Of u8, 208 instead of 255 is about 4 % fewer bytes
+# at C = 1000 and 1.5 times the KL.
+LEVELS = {"u8": 208, "u4": 15, "u2": 3}
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,15 @@ class Codec:
     half_step: Callable[[Mapping[str, Tensor]], Tensor]  # largest error of each row, (n, 1)
 
 
-def _encode_u8(logits: Logits, _: int) -> Arrays:
-    """One byte per class: q * scale + row minimum, within scale / 2."""
+def _encode_affine(logits: Logits, levels: int) -> Arrays:
+    """A small number per class: q * scale + row minimum, within scale / 2."""
     low = logits.min(axis=1, keepdims=True)
     span = logits.max(axis=1, keepdims=True) - low
-    scale = np.maximum(span / LEVELS, np.finfo(np.float32).tiny).astype(np.float32)
+    scale = np.maximum(span / levels, np.finfo(np.float32).tiny).astype(np.float32)
     return {"q": np.rint((logits - low) / scale).astype(np.uint8), "scale": scale[:, 0]}
 
 
-def _decode_u8(rows: Mapping[str, Tensor], _: int) -> Tensor:
+def _decode_affine(rows: Mapping[str, Tensor], _: int) -> Tensor:
     return rows["q"].to(torch.float32) * rows["scale"][:, None]
 
 
@@ -85,14 +86,19 @@ def keep_top(logits: Tensor, k: int) -> Tensor:
     return torch.full_like(logits, -torch.inf).scatter_(1, kept.indices, kept.values)
 
 
-CODECS = {
-    "u8": Codec(
+def _affine(levels: int) -> Codec:
+    """So many steps between a row's smallest and largest logit."""
+    return Codec(
         {"q": "uint8", "scale": "float32"},
         lambda classes, k: classes,
-        _encode_u8,
-        _decode_u8,
+        lambda logits, k: _encode_affine(logits, levels),
+        _decode_affine,
         lambda rows: rows["scale"][:, None] / 2,
-    ),
+    )
+
+
+CODECS = {
+    **{name: _affine(levels) for name, levels in LEVELS.items()},
     "i16": Codec(
         {"q": "int16"},
         lambda classes, k: classes,

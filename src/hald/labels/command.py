@@ -61,7 +61,9 @@ def _add_exchange(actions: "argparse._SubParsersAction[argparse.ArgumentParser]"
         "--classes", type=Path, metavar="FILE", help="class names in order: text, or JSON with `classes`"
     )
     bring.add_argument("--to", type=Path, required=True, metavar="STORE", help="store to make")
-    bring.add_argument("--codec", default="i16", choices=["u8", "i16", "f16"], help="default: i16, exact to fp16")
+    bring.add_argument(
+        "--codec", default="i16", choices=["u8", "u4", "u2", "i16", "f16"], help="default: i16, exact to fp16"
+    )
     export = _action(actions, "export", "write a store in the released format, with its images", _export)
     export.add_argument("store", type=Path)
     export.add_argument("target", type=Path, help="folder to make")

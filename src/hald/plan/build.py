@@ -125,6 +125,9 @@ class _Builder:
             )
         arch = "+".join(short(self.plan.teachers[key].arch) for key in teachers)
         method = ex.images[images]
+        stored = ex.labels
+        if method.codec or method.top_k:
+            stored = replace(stored, codec=method.codec or stored.codec, top_k=method.top_k)
         spec = LabelsSpec(
             images=images_key,
             teachers=teachers,
@@ -140,8 +143,8 @@ class _Builder:
             ratio=dataset.augment.ratio,
             flip=dataset.augment.flip,
             bn_mode=method.bn_mode or BN_MODE[method.method],
-            codec=ex.labels.codec,
-            top_k=kept_logits(ex.labels, dataset.classes, self.where),
+            codec=stored.codec,
+            top_k=kept_logits(stored, dataset.classes, self.where),
             seed=ex.labels.seed,
             threads=ex.threads,
         )

@@ -138,7 +138,7 @@ def _adaptive(evaluation: Evaluation, epochs: int, where: Where) -> AdaptiveSpec
         )
     if settings.held_out >= where.ipc:
         raise UserError(f"adaptive: held_out {settings.held_out} leaves nothing to train on at IPC {where.ipc}")
-    return AdaptiveSpec(settings.window, settings.accuracy, settings.entropy, settings.shortest, settings.held_out)
+    return AdaptiveSpec(**vars(settings))
 
 
 def _kl(evaluation: Evaluation) -> LossSpec:

@@ -85,6 +85,9 @@ class Teacher:
     seed: int = option("Seed of initialisation and data order", 0, minimum=0)
 
 
+CodecName = Literal["u8", "u4", "u2", "i16", "f16", "topk"]
+
+
 @dataclass(frozen=True)
 class Images:
     """One way of making distilled images, as the config describes it."""
@@ -131,6 +134,8 @@ class Images:
         "empty: batch for sre2l, lpld and fadrm, running for the others, as released",
         None,
     )
+    codec: CodecName | None = option("How the logits of its labels are stored; empty: as `labels` says", None)
+    top_k: int | None = option("With `codec: topk`: logits kept per label of this set", None, minimum=1)
     seed: int = option("Seed of the random choices", 0, minimum=0)
 
 
@@ -143,8 +148,9 @@ class Labels:
     batch: int = option("Images per stored batch (CutMix partners and BN statistics stay inside it)", 16, minimum=1)
     mix: Literal["cutmix", "mixup", "none"] = option("Mixing inside a batch", "cutmix")
     mix_alpha: float = option("Both parameters of the Beta distribution of the mixing share", 1.0, exclusiveMinimum=0)
-    codec: Literal["u8", "i16", "f16", "topk"] = option(
-        "How logits are stored: a byte per class and a scale per label, two bytes, half precision, or the top few",
+    codec: CodecName = option(
+        "How logits are stored: in 208, 15 or 3 steps between a label's smallest and largest, in fixed fine steps (two "
+        "bytes), in half precision, or only the largest few",
         "u8",
     )
     top_k: int | None = option("Logits kept per label, with `codec: topk` only; empty: 100", None, minimum=1)

@@ -30,6 +30,12 @@ class Adaptive:
     )
     shortest: int = option("Least epochs of every stage", 20, minimum=1)
     held_out: int = option("Distilled images per class that are only looked at, never trained on", 1, minimum=1)
+    divergence: float | None = option(
+        "Soft to hard by the labels instead of the accuracy: the soft loss on held-out crops falls by less than this "
+        "share of itself over the window; empty: the accuracy decides",
+        None,
+        exclusiveMinimum=0,
+    )
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class LabelsSpec:
     @property
     def view_bytes(self) -> int:
         """About how many bytes a view takes: those per class or kept logit, and 14 of geometry per crop."""
-        per_class = {"u8": 0.88, "i16": 1.05, "f16": 1.8}.get(self.codec, 0.0)
+        per_class = {"u8": 0.88, "u4": 0.4, "u2": 0.2, "i16": 1.05, "f16": 1.8}.get(self.codec, 0.0)
         values = per_class * self.classes if per_class else 4.0 * min(self.top_k, self.classes)
         return round(self.count * (values + 14))
 

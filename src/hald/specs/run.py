@@ -29,6 +29,7 @@ class AdaptiveSpec:
     entropy: float  # share of ln C
     shortest: int  # epochs of any stage
     held_out: int  # images per class that are never trained on
+    divergence: float | None = None  # share; takes the place of the accuracy
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ from hald.specs.run import RunSpec
 from hald.train.batches import Batch, rendered
 from hald.views import View
 
+LOOKED_AT = 4096  # crops
+
 
 def pool_ids(pool: int, per_epoch: int, seed: int, stage: int, epoch: int, sampling: str) -> Ints:
     """Stored batches of one soft epoch, as a pure function of where the training stands.
@@ -94,14 +96,30 @@ class SoftPool:
         for x, rows in rendered(self.images, self.view, batches, self.spec):
             yield from self._batch(x, slice(rows.start, rows.stop))
 
+    def crops_of(self, images: NDArray[np.bool_]) -> Batch:
+        """Labelled crops of some images (N,), as one batch: all those among the first `LOOKED_AT` of the pool."""
+        batches = [(i, self.rows(i)) for i in range(min(self.spec.pool, max(LOOKED_AT // self.batch, 1)))]
+        parts = [
+            _some(self._whole(x, slice(rows.start, rows.stop)), images[self.view.image[rows.start : rows.stop]])
+            for x, rows in rendered(self.images, self.view, batches, self.spec)
+        ]
+        return Batch(*(torch.cat(values) for values in zip(*(vars(part).values() for part in parts), strict=True)))
+
     def _batch(self, x: Tensor, part: slice) -> Iterator[Batch]:
         """A stored batch, or what is left of it without held-out images (nothing, if fewer than two)."""
-        logits = self.codec.decode({name: array[part] for name, array in self.labels.items()}, self.classes)
-        target = keep_top(logits, self.spec.top_k) if self.spec.top_k else logits
-        batch = Batch(x, target, self.classes_of[0][part], self.classes_of[1][part], self.share[part])
+        batch = self._whole(x, part)
         if self.usable is None:
             yield batch
-            return
-        chosen = torch.from_numpy(np.flatnonzero(self.usable[part])).to(x.device)
-        if len(chosen) > 1:
-            yield Batch(*(value[chosen] for value in vars(batch).values()))
+        elif self.usable[part].sum() > 1:
+            yield _some(batch, self.usable[part])
+
+    def _whole(self, x: Tensor, part: slice) -> Batch:
+        logits = self.codec.decode({name: array[part] for name, array in self.labels.items()}, self.classes)
+        target = keep_top(logits, self.spec.top_k) if self.spec.top_k else logits
+        return Batch(x, target, self.classes_of[0][part], self.classes_of[1][part], self.share[part])
+
+
+def _some(batch: Batch, which: NDArray[np.bool_]) -> Batch:
+    """The rows of a batch that are marked."""
+    chosen = torch.from_numpy(np.flatnonzero(which)).to(batch.x.device)
+    return Batch(*(value[chosen] for value in vars(batch).values()))

@@ -31,7 +31,7 @@ from hald.train.batches import Batch
 from hald.train.hard import HardBatches
 from hald.train.losses import CrossEntropy, Loss, Lpqld, soft_loss
 from hald.train.pool import SoftPool
-from hald.train.schedule import Watch, fixed_starts, goes_on, learning_rate, stage_at, watch
+from hald.train.schedule import HeldOut, Watch, fixed_starts, goes_on, learning_rate, stage_at, watch
 from hald.train.step import Student, make_student
 from hald.views import normalize
 
@@ -61,7 +61,7 @@ class Material:
     test: TestSet
     pool: SoftPool
     hard: HardBatches
-    held: tuple[Tensor, Tensor]  # held-out distilled images, normalised, and their classes (adaptive schedule)
+    held: HeldOut | None  # adaptive schedule
     device: torch.device
     label_bytes: int
 
@@ -123,12 +123,14 @@ def load_material(spec: RunSpec, places: Places, device: torch.device) -> Materi
     labels = torch.arange(spec.classes, device=device).repeat_interleave(spec.ipc)
     held = np.arange(len(images)) % spec.ipc >= spec.ipc - (spec.adaptive.held_out if spec.adaptive else 0)
     out, trained = (torch.from_numpy(np.flatnonzero(which)).to(device) for which in (held, ~held))
+    pool = SoftPool(store, spec, images, labels, held if spec.adaptive else None)
+    whole = normalize(images[out].float().div_(255), spec.mean, spec.std)
     return Material(
         spec,
         TestSet.of(dataset.test, device),
-        SoftPool(store, spec, images, labels, held if spec.adaptive else None),
+        pool,
         HardBatches(spec, images[trained], labels[trained]),
-        (normalize(images[out].float().div_(255), spec.mean, spec.std), labels[out]),
+        HeldOut(whole, labels[out], pool.crops_of(held)) if spec.adaptive else None,
         device,
         label_bytes(store, spec.pool),
     )
@@ -210,8 +212,9 @@ def train_epoch(material: Material, student: Student, course: Course, seed: int,
     loss = _mean_loss(losses, f"seed {seed}: epoch {epoch} ({kind} stage)", spec.lr)
     if isinstance(loss_function, Lpqld):
         course.temperature = loss_function.calibrated(logits, batch)
-    if spec.adaptive:
-        course.watched.append(watch(student.model, *material.held))
+    if spec.adaptive and material.held:
+        soft = soft_loss(spec.loss, epoch, course.temperature)
+        course.watched.append(watch(student.model, material.held, soft))
         if goes_on(spec.adaptive, spec.epochs, course.starts, course.watched):
             course.starts.append(epoch + 1)
     if (epoch + 1) % spec.measure_every == 0 or epoch + 1 == spec.epochs:

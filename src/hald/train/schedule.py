@@ -3,13 +3,25 @@
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from hald.specs.run import AdaptiveSpec, RunSpec
+from hald.train.batches import Batch
+from hald.train.losses import Loss
 
-Watch = tuple[float, float]  # held-out accuracy (%) and entropy (share of ln C) after an epoch
+Watch = tuple[float, float, float]  # held-out accuracy (%), entropy (share of ln C), soft loss after an epoch
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Distilled images that are never trained on: whole and normalised, with their classes, and as labelled crops."""
+
+    x: Tensor
+    labels: Tensor
+    crops: Batch
 
 
 def learning_rate(spec: RunSpec, epoch: int) -> float:
@@ -33,8 +45,9 @@ def stage_at(starts: Sequence[int], epoch: int) -> tuple[int, int]:
 def goes_on(adaptive: AdaptiveSpec, epochs: int, starts: Sequence[int], watched: Sequence[Watch]) -> bool:
     """Whether the next epoch starts a new stage, after `watched` epochs of a training of `epochs`.
 
-    Soft to hard: accuracy grew by less than `accuracy` points per epoch over the window. Hard to soft: entropy changed
-    by less than `entropy`. Every stage has its shortest length, the last ones by cutting the earlier ones short.
+    Soft to hard: accuracy grew by less than `accuracy` points per epoch over the window, or, where `divergence` is set,
+    the soft loss fell by less than that share. Hard to soft: entropy changed by less than `entropy`. Every stage has
+    its shortest length, the last ones by cutting the earlier ones short.
     """
     number, done = len(starts) - 1, len(watched)
     inside, window = done - starts[-1], adaptive.window
@@ -44,19 +57,23 @@ def goes_on(adaptive: AdaptiveSpec, epochs: int, starts: Sequence[int], watched:
         return True
     if inside <= window:
         return False
-    (accuracy, entropy), (before, entropy_before) = watched[-1], watched[-1 - window]
-    if number == 0:
-        return (accuracy - before) / window < adaptive.accuracy
-    return abs(entropy - entropy_before) < adaptive.entropy
+    now, before = watched[-1], watched[-1 - window]
+    if number == 1:
+        return abs(now[1] - before[1]) < adaptive.entropy
+    if adaptive.divergence is not None:
+        return before[2] - now[2] < adaptive.divergence * before[2]
+    return (now[0] - before[0]) / window < adaptive.accuracy
 
 
 @torch.inference_mode()
-def watch(model: nn.Module, x: Tensor, labels: Tensor, batch: int = 256) -> Watch:
-    """Accuracy (%) and mean normalised entropy of the student on held-out distilled images, in eval mode."""
+def watch(model: nn.Module, held: HeldOut, loss: Loss, batch: int = 256) -> Watch:
+    """Accuracy (%) and mean normalised entropy on held-out images, the soft loss on their crops, in eval mode."""
     model.eval()
-    logits = torch.cat([model(x[i : i + batch]) for i in range(0, len(x), batch)])
-    log_p = torch.log_softmax(logits.float(), dim=1)
+    logits, on_crops = (
+        torch.cat([model(x[i : i + batch]) for i in range(0, len(x), batch)]).float() for x in (held.x, held.crops.x)
+    )
+    log_p = torch.log_softmax(logits, dim=1)
     entropy = -(log_p.exp() * log_p).sum(dim=1).mean() / math.log(logits.shape[1])
-    hits = 100 * (logits.argmax(dim=1) == labels).float().mean()
-    accuracy, share = torch.stack([hits, entropy]).tolist()
-    return accuracy, share
+    hits = 100 * (logits.argmax(dim=1) == held.labels).float().mean()
+    accuracy, share, divergence = torch.stack([hits, entropy, loss(on_crops, held.crops)]).tolist()
+    return accuracy, share, divergence

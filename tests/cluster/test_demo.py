@@ -1,0 +1,179 @@
+"""The demo itself, all of it, through a real Slurm with accounting, and every fault in that one run.
+
+About half an hour on two cores, half of it for the local run that it is compared with; `make test-cluster` includes it.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster_runs import (
+    GPU_NODES,
+    GPU_RULES,
+    HERE,
+    Run,
+    SlurmJob,
+    guarded,
+    limit,
+    overheads,
+    put_before,
+    same_results,
+    slurm,
+)
+
+from conftest import Project, copy_project
+
+pytestmark = [
+    pytest.mark.demo,
+    pytest.mark.skipif(not os.environ.get("HALD_CLUSTER"), reason="needs a test cluster: make test-cluster"),
+]
+LONG = 1800.0  # seconds
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    """The project as it is, on a cluster whose queue forgets finished jobs and whose database does not."""
+    subprocess.run([HERE / "slurm", "stop"], check=True)
+    subprocess.run([HERE / "slurm", "start", "accounting"], check=True)
+    yield from guarded(Run(copy_project(tmp_path / "slurm")))
+    subprocess.run([HERE / "slurm", "stop"], check=True)
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Project:
+    """The demo, run without Slurm and undisturbed."""
+    project = copy_project(tmp_path / "local")
+    project.run("all")
+    return project
+
+
+# One of the 42 trainings would need more time than its first attempt has; class statistics need 2 GB.
+SLOW = """import time
+import hald.train.run
+quick = hald.train.run.train_epoch
+if "-gift-" in snakemake.wildcards.run and snakemake.resources.runtime == 4:
+    hald.train.run.train_epoch = lambda *a: (time.sleep(3), quick(*a))[1]
+"""
+HOG = """import time
+HOG = bytearray(b"1") * (2 << 30)
+time.sleep(3)  # Slurm looks every second
+"""
+
+
+def test_the_demo_in_spite_of_every_fault(run: Run, local: Project) -> None:
+    put_before(run.project, "evaluate", SLOW)
+    limit(run.project, "evaluate", runtime="4 * attempt", slurm_extra="\"'--signal=USR1@60'\"")
+    put_before(run.project, "statistics", HOG)
+    limit(run.project, "statistics", mem_mb="1500 * attempt")
+    run.start()
+    moved = lose_its_node(run)
+    cancelled = cancel_another(run, moved)
+    kill_the_main_process(run)
+    run.start()
+    assert run.finish(LONG) == 0, run.text()[-6000:]
+    same_results(run, local)
+    assert "Falling back to 'sacct' for status queries" in run.text()  # squeue forgets too soon here
+    recovered(run, moved, cancelled)
+    out_of_memory(run)
+    out_of_time(run)
+    placed(run)
+    a_student_is_trained_again(run, local)
+
+
+def units_of(run: Run, job: SlurmJob) -> int:
+    """Finished units of the image set that a recover job is at."""
+    (name,) = re.findall(r"((?:sre2l|lpld|fadrm)\S*?)_\d{5}$", job.what)
+    return len(run.files(f"units/*/{name}/*.npz"))
+
+
+def lose_its_node(run: Run) -> SlurmJob:
+    """Set the node of a synthesis job down when it has made some images; Slurm starts it elsewhere."""
+    run.until(lambda: any(units_of(run, job) >= 2 for job in run.running("recover")), LONG)
+    victim = next(job for job in run.running("recover") if units_of(run, job) >= 2)
+    slurm("scontrol", "update", f"nodename={victim.node}", "state=down", "reason=test")
+    run.until(lambda: any(job.number == victim.number and job.restarts for job in run.running("recover")))
+    slurm("scontrol", "update", f"nodename={victim.node}", "state=resume")
+    return victim
+
+
+def cancel_another(run: Run, but: SlurmJob) -> int:
+    """scancel a synthesis job; Snakemake submits it again."""
+    run.until(lambda: any(job.number != but.number and units_of(run, job) for job in run.running("recover")), LONG)
+    victim = next(job for job in run.running("recover") if job.number != but.number and units_of(run, job))
+    slurm("scancel", str(victim.number))
+    return victim.number
+
+
+def kill_the_main_process(run: Run) -> None:
+    """Its trainings go on; a new run refuses to start beside them, and `hald jobs stop` has them save and end."""
+    run.until(lambda: len(run.running("evaluate")) >= 2 and run.files(".partial/*/seed-*/checkpoint.pt"), LONG)
+    assert run.process is not None
+    os.kill(run.process.pid, signal.SIGKILL)
+    run.finish()
+    assert run.call("snakemake", "--unlock").returncode == 0
+    run.start()
+    assert run.finish() != 0
+    assert "Slurm jobs of an earlier run in this folder are not over" in run.text()
+    records = {path: path.stat().st_mtime_ns for path in run.files("runs/*/*/seed-?.json")}
+    assert run.call("hald.cli", "jobs", "stop").returncode == 0
+    assert not run.running("evaluate")
+    assert {path: path.stat().st_mtime_ns for path in records} == records
+    print(f"main process killed: {len(records)} finished trainings kept, the running ones saved and ended")
+
+
+def recovered(run: Run, moved: SlurmJob, cancelled: int) -> None:
+    """No more than the unit in hand was made again, each time."""
+    jobs = {job.number: job for job in run.jobs("recover")}
+    assert jobs[moved.number].restarts == 1
+    assert jobs[cancelled].state == "CANCELLED"
+    assert len(jobs) == 4  # three image sets, one of them submitted twice
+    print("node down: started again on another node; scancel: submitted again; at most one unit each made twice")
+
+
+def out_of_memory(run: Run) -> None:
+    first, *_, last = sorted(run.jobs("statistics"), key=lambda job: job.number)
+    assert first.state in ("OUT_OF_MEMORY", "FAILED", "CANCELLED")
+    assert (first.memory, last.state, last.memory) == (1500, "COMPLETED", 3000)
+    print(f"memory: {first.state} with {first.memory} MB, {last.state} with {last.memory} MB")
+
+
+def out_of_time(run: Run) -> None:
+    """The slow training saved when it was warned and went on, with more time, where it was: no epoch twice."""
+    slow = [job for job in run.jobs("evaluate") if "-gift-" in job.what]
+    assert sorted(job.minutes for job in slow)[-1] == 8
+    assert max(slow, key=lambda job: job.number).state == "COMPLETED"
+    (log,) = run.files("logs/evaluate/*/*-gift-*.log")
+    (kept,) = re.findall(r"goes on after epoch (\d+)", log.read_text())
+    assert f"SIGUSR1: saving after {kept}" in run.text()
+    print(f"time limit: warned, stopped and resumed after epoch {kept}; 0 epochs repeated")
+
+
+def placed(run: Run) -> None:
+    """Every kind of job ran where it belongs."""
+    jobs = [job for job in run.jobs() if job.state == "COMPLETED"]
+    assert {job.rule for job in jobs} == GPU_RULES | {"dataset"}
+    assert {job.node for job in jobs if job.gpus} == GPU_NODES
+    assert all(job.gpus == (job.rule in GPU_RULES) for job in jobs)
+    print(overheads(run).text)
+
+
+def a_student_is_trained_again(run: Run, local: Project) -> None:
+    """An analysis whose students were removed: they are trained again as Slurm jobs, to the same result."""
+    (analysis,) = run.files("analyses/*/landscape_??????????.json")
+    analysis.unlink()
+    removed = run.files("runs/*/*/students")
+    for students in removed:
+        shutil.rmtree(students)
+    before = {job.number for job in run.jobs()}
+    run.start()
+    assert run.finish(LONG) == 0, run.text()[-6000:]
+    same_results(run, local)
+    new = [job for job in run.jobs() if job.number not in before]
+    assert {job.rule for job in new} == {"student", "analysis"}
+    assert {job.state for job in new} == {"COMPLETED"}
+    assert all(job.gpus for job in new)
