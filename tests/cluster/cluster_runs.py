@@ -111,10 +111,11 @@ class Run:
 
     def jobs(self, rule: str | None = None) -> list[SlurmJob]:
         """Slurm's own account of this project's jobs, ended ones too."""
-        mine = [
-            job for workdir, job in (accounted if has_accounting() else remembered)() if workdir == str(self.folder)
-        ]
-        return [job for job in mine if rule in (None, job.rule)]
+        return self.mine((accounted if has_accounting() else remembered)(), rule)
+
+    def mine(self, found: list[tuple[str, SlurmJob]], rule: str | None) -> list[SlurmJob]:
+        """Those of all jobs that this project submitted, or of one rule."""
+        return [job for workdir, job in found if workdir == str(self.folder) and rule in (None, job.rule)]
 
     def lacks(self, kind: str) -> Path:
         """The last unit of a folder that has lost its units."""

@@ -65,10 +65,10 @@ time.sleep(3)  # Slurm looks every second
 """
 
 
-def test_the_demo_in_spite_of_every_fault(run: Run, local: Project) -> None:
+def test_the_demo_in_spite_of_every_fault(run: Run, request: pytest.FixtureRequest) -> None:
     put_before(run.project, "evaluate", SLOW)
     limit(run.project, "evaluate", runtime="4 * attempt", slurm_extra="\"'--signal=USR1@60'\"")
-    put_before(run.project, "statistics", HOG)
+    put_before(run.project, "class_statistics", HOG)
     limit(run.project, "statistics", mem_mb="1500 * attempt")
     run.start()
     moved = lose_its_node(run)
@@ -76,13 +76,13 @@ def test_the_demo_in_spite_of_every_fault(run: Run, local: Project) -> None:
     kill_the_main_process(run)
     run.start()
     assert run.finish(LONG) == 0, run.text()[-6000:]
-    same_results(run, local)
     assert "Falling back to 'sacct' for status queries" in run.text()  # squeue forgets too soon here
     recovered(run, moved, cancelled)
     out_of_memory(run)
     out_of_time(run)
     placed(run)
-    a_student_is_trained_again(run, local)
+    a_student_is_trained_again(run)
+    same_results(run, request.getfixturevalue("local"))
 
 
 def units_of(run: Run, job: SlurmJob) -> int:
@@ -111,6 +111,7 @@ def cancel_another(run: Run, but: SlurmJob) -> int:
 
 def kill_the_main_process(run: Run) -> None:
     """Its trainings go on; a new run refuses to start beside them, and `hald jobs stop` has them save and end."""
+    run.until(lambda: run.files("runs/*/*/seed-?.json"), LONG)
     run.until(lambda: len(run.running("evaluate")) >= 2 and run.files(".partial/*/seed-*/checkpoint.pt"), LONG)
     assert run.process is not None
     os.kill(run.process.pid, signal.SIGKILL)
@@ -138,7 +139,8 @@ def recovered(run: Run, moved: SlurmJob, cancelled: int) -> None:
 def out_of_memory(run: Run) -> None:
     first, *_, last = sorted(run.jobs("statistics"), key=lambda job: job.number)
     assert first.state in ("OUT_OF_MEMORY", "FAILED", "CANCELLED")
-    assert (first.memory, last.state, last.memory) == (1500, "COMPLETED", 3000)
+    assert last.state == "COMPLETED"
+    assert last.memory > first.memory == 1500
     print(f"memory: {first.state} with {first.memory} MB, {last.state} with {last.memory} MB")
 
 
@@ -162,9 +164,10 @@ def placed(run: Run) -> None:
     print(overheads(run).text)
 
 
-def a_student_is_trained_again(run: Run, local: Project) -> None:
+def a_student_is_trained_again(run: Run) -> None:
     """An analysis whose students were removed: they are trained again as Slurm jobs, to the same result."""
     (analysis,) = run.files("analyses/*/landscape_??????????.json")
+    before_it = analysis.read_bytes()
     analysis.unlink()
     removed = run.files("runs/*/*/students")
     for students in removed:
@@ -172,7 +175,7 @@ def a_student_is_trained_again(run: Run, local: Project) -> None:
     before = {job.number for job in run.jobs()}
     run.start()
     assert run.finish(LONG) == 0, run.text()[-6000:]
-    same_results(run, local)
+    assert analysis.read_bytes() == before_it
     new = [job for job in run.jobs() if job.number not in before]
     assert {job.rule for job in new} == {"student", "analysis"}
     assert {job.state for job in new} == {"COMPLETED"}

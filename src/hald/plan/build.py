@@ -108,6 +108,7 @@ class _Builder:
             ratio=dataset.augment.ratio,
             flip=dataset.augment.flip,
             beta2=second_moment(ex.beta2 if settings.beta2 is None else settings.beta2, steps),
+            measure_every=settings.measure_every or ex.measure_every,
             threads=ex.threads,
             **decided,
         )

@@ -9,7 +9,7 @@ from hald.plan.published import Published, Setting
 from hald.plan.training_settings import Evaluation
 from hald.specs.run import AdaptiveSpec, LossSpec, Stage
 
-PLAIN = ("weight_decay", "sampling", "top_k", "measure_every", "precision", "compile")
+PLAIN = ("weight_decay", "sampling", "top_k", "precision", "compile")
 
 
 @dataclass(frozen=True)

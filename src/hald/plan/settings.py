@@ -225,6 +225,9 @@ class Experiment:
     beta2: float | Literal["scaled"] = option(
         "AdamW's beta2 of evaluations that do not say", 0.999, minimum=0, exclusiveMaximum=1
     )
+    measure_every: int = option(
+        "Epochs between points of a learning curve, of evaluations that do not say", 10, minimum=1
+    )
     slc_rounding: Literal["batches", "floor"] = option(
         "What an SLC that is no multiple of the IPC means where an evaluation does not say; released code: floor",
         "batches",

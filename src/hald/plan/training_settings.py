@@ -115,8 +115,10 @@ class Evaluation:
         "the experiment's",
         None,
     )
-    measure_every: int = option(
-        "Epochs between points of the learning curve; the last epoch always is one", 10, minimum=1
+    measure_every: int | None = option(
+        "Epochs between points of the learning curve; the last epoch always is one; empty: the experiment's",
+        None,
+        minimum=1,
     )
     precision: Literal["float32", "bf16", "fp16"] = option("Arithmetic of the network: float32, or mixed", "float32")
     compile: Literal["auto", "off", "on", "graphs"] = option(
