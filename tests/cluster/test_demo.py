@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_the_demo_in_spite_of_every_fault(run: Run, request: pytest.FixtureReque
     limit(run.project, "statistics", mem_mb="1500 * attempt")
     run.start()
     moved = lose_its_node(run)
-    cancelled = cancel_another(run, moved)
+    cancelled = cancel_another(run, moved.job.number)
     kill_the_main_process(run)
     run.start()
     assert run.finish(LONG) == 0, run.text()[-6000:]
@@ -85,28 +86,51 @@ def test_the_demo_in_spite_of_every_fault(run: Run, request: pytest.FixtureReque
     same_results(run, request.getfixturevalue("local"))
 
 
-def units_of(run: Run, job: SlurmJob) -> int:
-    """Finished units of the image set that a recover job is at."""
+@dataclass(frozen=True)
+class Fault:
+    """A synthesis job that something happened to, and how many of its units were there."""
+
+    job: SlurmJob
+    units: int
+
+
+def name_of(job: SlurmJob) -> str:
+    """The image set that a recover job is at."""
     (name,) = re.findall(r"((?:sre2l|lpld|fadrm)\S*?)_\d{5}$", job.what)
-    return len(run.files(f"units/*/{name}/*.npz"))
+    return str(name)
 
 
-def lose_its_node(run: Run) -> SlurmJob:
+def underway(run: Run, units: int, but: int = 0) -> Fault | None:
+    """A running synthesis job that has made some units."""
+    for job in run.running("recover"):
+        made = len(run.files(f"units/*/{name_of(job)}/*.npz"))
+        if job.number != but and made >= units:
+            return Fault(job, made)
+    return None
+
+
+def caught(run: Run, units: int, but: int = 0) -> Fault:
+    run.until(lambda: underway(run, units, but), LONG)
+    found = underway(run, units, but)
+    assert found
+    return found
+
+
+def lose_its_node(run: Run) -> Fault:
     """Set the node of a synthesis job down when it has made some images; Slurm starts it elsewhere."""
-    run.until(lambda: any(units_of(run, job) >= 2 for job in run.running("recover")), LONG)
-    victim = next(job for job in run.running("recover") if units_of(run, job) >= 2)
-    slurm("scontrol", "update", f"nodename={victim.node}", "state=down", "reason=test")
-    run.until(lambda: any(job.number == victim.number and job.restarts for job in run.running("recover")))
-    slurm("scontrol", "update", f"nodename={victim.node}", "state=resume")
-    return victim
+    fault = caught(run, 2)
+    node, number = fault.job.node, fault.job.number
+    slurm("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+    run.until(lambda: any(job.number == number and job.restarts for job in run.running("recover")))
+    slurm("scontrol", "update", f"nodename={node}", "state=resume")
+    return fault
 
 
-def cancel_another(run: Run, but: SlurmJob) -> int:
+def cancel_another(run: Run, but: int) -> Fault:
     """scancel a synthesis job; Snakemake submits it again."""
-    run.until(lambda: any(job.number != but.number and units_of(run, job) for job in run.running("recover")), LONG)
-    victim = next(job for job in run.running("recover") if job.number != but.number and units_of(run, job))
-    slurm("scancel", str(victim.number))
-    return victim.number
+    fault = caught(run, 1, but)
+    slurm("scancel", str(fault.job.number))
+    return fault
 
 
 def kill_the_main_process(run: Run) -> None:
@@ -127,13 +151,16 @@ def kill_the_main_process(run: Run) -> None:
     print(f"main process killed: {len(records)} finished trainings kept, the running ones saved and ended")
 
 
-def recovered(run: Run, moved: SlurmJob, cancelled: int) -> None:
+def recovered(run: Run, moved: Fault, cancelled: Fault) -> None:
     """No more than the unit in hand was made again, each time."""
     jobs = {job.number: job for job in run.jobs("recover")}
-    assert jobs[moved.number].restarts == 1
-    assert jobs[cancelled].state == "CANCELLED"
-    assert len(jobs) == 4  # three image sets, one of them submitted twice
-    print("node down: started again on another node; scancel: submitted again; at most one unit each made twice")
+    assert jobs[moved.job.number].restarts == 1
+    assert jobs[cancelled.job.number].state == "CANCELLED"
+    for what, fault in (("node down", moved), ("scancel", cancelled)):
+        (log,) = run.files(f"logs/recover/*/{name_of(fault.job)}-*.log")
+        (left,) = re.findall(r"(\d+) of units 0-9 to compute", log.read_text())
+        assert 10 - int(left) >= fault.units
+        print(f"{what}: {fault.units} of 10 units were there and stayed; at most 1 was made twice")
 
 
 def out_of_memory(run: Run) -> None:
