@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conftest import ROOT, TINY_DEMO, copy_known
-from hald.archive import collect
+from hald.archive import collect, restore
 from hald.document import write_document
 from hald.errors import UserError
 from hald.files import read_json, write_json
@@ -37,9 +37,22 @@ def plan(tmp_path: Path) -> Plan:
 def record(plan: Plan, run: str, seed: int, top1: float) -> None:
     point = {"epoch": 3, "stage": "soft", "lr": 0.1, "loss": 0.5, "top1": top1, "top5": 99.0}
     more: dict[str, Any] = {"best": {"epoch": 3, "top1": top1}, "stage_starts": [0], "curve": [point]}
-    facts = {"code": "c" * 64, "versions": {"torch": "2"}, "label_bytes": 10, "slc_effective": 4.0, "seed": seed}
+    facts = {
+        "key": run,
+        "format": 2,
+        "code": "c" * 64,
+        "versions": {"torch": "2"},
+        "label_bytes": 10,
+        "slc_effective": 4.0,
+        "seed": seed,
+    }
     write_json(plan.record(run, seed), facts | more | {"top1": top1, "top5": 99.0, "spec": to_dict(plan.runs[run])})
-    timing = {"kind": "evaluate", "device": "cpu", "seconds": 1800.0, "work": 1.0}
+    timing = {
+        "kind": "evaluate small/resnet10-w4@32",
+        "device": "cpu",
+        "seconds": 900.0,
+        "work": plan.runs[run].effort[1] / 2,
+    }
     write_json(plan.record(run, seed).with_suffix(".timing.json"), timing)
 
 
@@ -68,7 +81,7 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     assert "| images | SLC 4 |\n| --- | ---: |\n| rded | +10.0 ± 1.4 |" in text
     assert "| rded | 4 | 40 | 10 | 0.2 |" in text  # 4 labels for each of 10 classes
     assert "| small/resnet10-w4 | 91.2 | 85 |" in text
-    assert "| evaluate | 120.0 |" in text
+    assert "| evaluate small/resnet10-w4@32 | 120.0 |" in text
     picture = (tmp_path / "found/gain.png").read_bytes()
     write_document(archive, template, tmp_path / "found.md")
     assert (tmp_path / "found.md").read_text() == text
@@ -90,6 +103,23 @@ def test_what_others_archived_stays_and_what_is_not_shown_goes(plan: Plan, tmp_p
     plan.record(next(iter(shown)), 1).unlink()
     assert "2 of them in place of older ones; 3 of 5" in collect(plan, path, "snakemake here")
     assert read_json(path)["runs"] == archive["runs"]  # the archived seed stays
+
+
+def test_a_study_goes_on_from_its_archive(plan: Plan, tmp_path: Path) -> None:
+    """Records and timings come back byte for byte, where they are missing and nowhere else."""
+    finish(plan)
+    before = {path: path.read_bytes() for path in Path(plan.results).glob("runs/*/*/seed-*")}
+    assert len(before) == 8
+    collect(plan, tmp_path / "study.json", "snakemake here")
+    first, *others = sorted(path for path in before if "timing" not in path.name)
+    for path in others:
+        path.unlink()
+        path.with_suffix(".timing.json").unlink()
+    first.write_text(first.read_text() + "\n")  # is not touched
+    assert restore(plan, tmp_path / "study.json") == f"{plan.results}: 3 records restored; 4 of 5 trainings are there"
+    after = {path: path.read_bytes() for path in before}
+    assert after.pop(first) == before.pop(first) + b"\n"
+    assert after == before
 
 
 def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:

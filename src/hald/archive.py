@@ -15,7 +15,15 @@ from hald.plan.model import Plan
 from hald.specs.base import to_dict
 
 Archive = dict[str, Any]
-SHARED = ("code", "versions", "label_bytes", "slc_effective", "spec")  # what all seeds of a run have in common
+SHARED = (
+    "code",
+    "format",
+    "label_bytes",
+    "slc_effective",
+    "spec",
+    "versions",
+)  # what all seeds of a run have in common
+OWN = ("top1", "top5", "best", "stage_starts")  # and what they have not, beside the learning curve
 LINE: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
 FORMAT = 1
 PARTS = ("tables", "figures", "runs", "analyses", "teachers", "costs")
@@ -79,18 +87,17 @@ def _text(archive: Archive) -> str:
 
 
 def compact(plan: Plan, key: str, seed: int) -> dict[str, Any]:
-    """One record without what all seeds share; its learning curve as columns."""
+    """One record without what all seeds share; its learning curve as columns; the seconds it took."""
     record = read_json(plan.record(key, seed))
     timing = plan.record(key, seed).with_suffix(".timing.json")
-    curve = {name: [point[name] for point in record["curve"]] for name in ("epoch", "stage", "loss", "top1")}
-    kept = {name: record[name] for name in ("top1", "top5", "best", "stage_starts")}
-    return kept | {"curve": curve, "seconds": read_json(timing)["seconds"] if timing.exists() else None}
+    curve = {name: [point[name] for point in record["curve"]] for name in record["curve"][0]}
+    kept = {name: record[name] for name in OWN}
+    return kept | {"curve": curve, "timing": read_json(timing) if timing.exists() else None}
 
 
 def costs(plan: Plan) -> dict[str, float]:
     """Hours of every kind of work behind a plan, as its jobs recorded them."""
     files = [
-        *(path for key in plan.runs for path in plan.run_dir(key).glob("*.timing.json")),
         *(path for key in plan.labels for path in (plan.store_dir(key) / "timings").glob("*.json")),
         *(path for key in (*plan.rankings, *plan.units) for path in (plan.units_dir(key) / "timings").glob("*.json")),
         *(plan.teacher_dir(key) / "timing.json" for key in plan.teachers),
@@ -101,6 +108,11 @@ def costs(plan: Plan) -> dict[str, float]:
     hours: Counter[str] = Counter()
     for record in (read_json(path) for path in files if path.exists()):
         hours[record["kind"]] += record["seconds"] / 3600
+    for key, spec in plan.runs.items():
+        kind, work = spec.effort
+        for path in plan.run_dir(key).glob("*.timing.json"):
+            record = read_json(path)  # of its last leg, where a training was interrupted: in proportion
+            hours[kind] += record["seconds"] / 3600 * work / record["work"]
     return {kind: round(value, 3) for kind, value in sorted(hours.items())}
 
 
@@ -126,15 +138,41 @@ def unpack(archive: Archive, folder: Path) -> dict[str, Path]:
     places = {}
     for key, run in archive["runs"].items():
         places[key] = folder / "runs" / run["name"]
-        shared = {name: run[name] for name in SHARED}
-        for seed, record in run["seeds"].items():
-            points = [
-                dict(zip(record["curve"], values, strict=True))
-                for values in zip(*record["curve"].values(), strict=True)
-            ]
-            whole = shared | record | {"key": key, "curve": points, "seed": int(seed)}
-            write_json(places[key] / f"seed-{seed}.json", whole)
+        for seed in run["seeds"]:
+            write_json(places[key] / f"seed-{seed}.json", whole_record(archive, key, seed))
     for key, found in archive["analyses"].items():
         places[key] = folder / "analyses" / f"{key}.json"
         write_json(places[key], found)
     return places
+
+
+def whole_record(archive: Archive, key: str, seed: str) -> dict[str, Any]:
+    """A training's record as it was before `compact`."""
+    run = archive["runs"][key]
+    own = run["seeds"][seed]
+    curve = [dict(zip(own["curve"], values, strict=True)) for values in zip(*own["curve"].values(), strict=True)]
+    shared = {name: run[name] for name in SHARED if name in run}
+    return shared | {name: own[name] for name in OWN} | {"key": key, "seed": int(seed), "curve": curve}
+
+
+def restore(plan: Plan, path: Path) -> str:
+    """Put archived records and analyses of a plan back into its results, where they are missing: what was done.
+
+    A study goes on from there on another machine. Keys carry parameters and code, so only what would come out again
+    is taken; a student that an analysis wants is trained again.
+    """
+    archive = read_archive(path)
+    found = 0
+    for key in plan.runs.keys() & archive["runs"].keys():
+        for seed in range(plan.seeds[key]):
+            record, own = plan.record(key, seed), archive["runs"][key]["seeds"].get(str(seed))
+            if own and not record.exists():
+                if own.get("timing"):
+                    write_json(record.with_suffix(".timing.json"), own["timing"])
+                write_json(record, whole_record(archive, key, str(seed)))
+                found += 1
+    for key in plan.analyses.keys() & archive["analyses"].keys():
+        if not plan.analysis_file(key).exists():
+            write_json(plan.analysis_file(key), archive["analyses"][key])
+    there = sum(plan.record(key, seed).exists() for key in plan.runs for seed in range(plan.seeds[key]))
+    return f"{plan.results}: {found} records restored; {there} of {sum(plan.seeds.values())} trainings are there"
