@@ -95,7 +95,8 @@ def _add_archive(commands: Any) -> None:
         "FILE (JSON, an entry per line), with command, date, versions and this machine: call it where they were made.\n"
         "What other experiments have put there stays. With --restore records go the other way, into the results, so\n"
         "that a study goes on in a fresh clone or on another machine. A document docs/NAME.md is made from\n"
-        "docs/study.json and its template docs/NAME.in.md by `snakemake --cores 1 -- docs/NAME.md`; a template's words:\n\n"
+        "docs/study.json and its template docs/NAME.in.md by `snakemake --cores 1 -- docs/NAME.md`;\n"
+        "a template's words:\n\n"
         "  {{table ID}}  {{figure ID}}  {{teachers}}  {{costs}}\n"
         "  {{cell ID | ROW | COLUMN}}   {{gain ID | ROW | COLUMN | ROW | COLUMN}}\n"
         "  {{gains ID | EVALUATION | OTHER}}   {{labels ID}}",
