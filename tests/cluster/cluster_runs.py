@@ -287,3 +287,19 @@ def limit(project: Project, rule: str, **resources: str) -> None:
     profile = yaml.safe_load(path.read_text())
     profile["set-resources"][rule] |= {name: yaml.safe_load(value) for name, value in resources.items()}
     path.write_text(yaml.safe_dump(profile))
+
+
+# A job that needs 2 GB beside its own.
+HOG = """import time
+HOG = bytearray(b"1") * (2 << 30)
+time.sleep(3)  # Slurm looks every second
+"""
+
+
+def out_of_memory(run: Run, rule: str) -> None:
+    """A job above its memory is killed, and has more the next time."""
+    first, *_, last = sorted(run.jobs(rule), key=lambda job: job.number)
+    assert first.state in ("OUT_OF_MEMORY", "FAILED", "CANCELLED")
+    assert last.state == "COMPLETED"
+    assert last.memory > first.memory == 1500
+    print(f"memory: {first.state} with {first.memory} MB, {last.state} with {last.memory} MB; no unit had begun")

@@ -16,11 +16,13 @@ from cluster_runs import (
     GPU_NODES,
     GPU_RULES,
     HERE,
+    HOG,
     Run,
     SlurmJob,
     guarded,
     limit,
     make_project,
+    out_of_memory,
     overheads,
     put_before,
     same_results,
@@ -117,19 +119,15 @@ def test_four_faults_in_one_run(unfinished: Run, undisturbed: Project) -> None:
     same_results(run, undisturbed)
     same_units(run, undisturbed)
     warned(run)
-    out_of_memory(run)
+    out_of_memory(run, "recover")
     moved_and_cancelled(run, ranking, [before, after])
 
 
-# The first attempt at a student would need more than its two minutes; every attempt at images needs 2 GB.
+# The first attempt at a student would need more than its two minutes.
 SLOW = """import time
 import hald.train.run
 quick = hald.train.run.train_epoch
 hald.train.run.train_epoch = lambda *a: (time.sleep(0.5 if snakemake.resources.runtime == 2 else 0), quick(*a))[1]
-"""
-HOG = """import time
-HOG = bytearray(b"1") * (2 << 30)
-time.sleep(3)  # Slurm looks every second
 """
 
 
@@ -145,15 +143,6 @@ def warned(run: Run) -> None:
     assert len(kept) == 2
     assert sorted(kept) == sorted(stopped)
     print(f"time limit: 0 epochs repeated (students stopped and resumed after epochs {kept})")
-
-
-def out_of_memory(run: Run) -> None:
-    """A job above its memory is killed, and has more the second time."""
-    first, *_, last = sorted(run.jobs("recover"), key=lambda job: job.number)
-    assert first.state in ("OUT_OF_MEMORY", "FAILED", "CANCELLED")
-    assert last.state == "COMPLETED"
-    assert last.memory > first.memory == 1500
-    print(f"memory: {first.state} with {first.memory} MB, {last.state} with {last.memory} MB; no unit had begun")
 
 
 def moved_and_cancelled(run: Run, ranking: SlurmJob, ranked: list[int]) -> None:

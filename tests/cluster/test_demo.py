@@ -17,10 +17,12 @@ from cluster_runs import (
     GPU_NODES,
     GPU_RULES,
     HERE,
+    HOG,
     Run,
     SlurmJob,
     guarded,
     limit,
+    out_of_memory,
     overheads,
     put_before,
     same_results,
@@ -53,16 +55,12 @@ def local(tmp_path: Path) -> Project:
     return project
 
 
-# One of the 42 trainings would need more time than its first attempt has; class statistics need 2 GB.
+# One of the 42 trainings would need more time than its first attempt has.
 SLOW = """import time
 import hald.train.run
 quick = hald.train.run.train_epoch
 if "-gift-" in snakemake.wildcards.run and snakemake.resources.runtime == 4:
     hald.train.run.train_epoch = lambda *a: (time.sleep(3), quick(*a))[1]
-"""
-HOG = """import time
-HOG = bytearray(b"1") * (2 << 30)
-time.sleep(3)  # Slurm looks every second
 """
 
 
@@ -79,7 +77,7 @@ def test_the_demo_in_spite_of_every_fault(run: Run, request: pytest.FixtureReque
     assert run.finish(LONG) == 0, run.text()[-6000:]
     assert "Falling back to 'sacct' for status queries" in run.text()  # squeue forgets too soon here
     recovered(run, moved, cancelled)
-    out_of_memory(run)
+    out_of_memory(run, "statistics")
     out_of_time(run)
     placed(run)
     a_student_is_trained_again(run)
@@ -161,14 +159,6 @@ def recovered(run: Run, moved: Fault, cancelled: Fault) -> None:
         (left,) = re.findall(r"(\d+) of units 0-9 to compute", log.read_text())
         assert 10 - int(left) >= fault.units
         print(f"{what}: {fault.units} of 10 units were there and stayed; at most 1 was made twice")
-
-
-def out_of_memory(run: Run) -> None:
-    first, *_, last = sorted(run.jobs("statistics"), key=lambda job: job.number)
-    assert first.state in ("OUT_OF_MEMORY", "FAILED", "CANCELLED")
-    assert last.state == "COMPLETED"
-    assert last.memory > first.memory == 1500
-    print(f"memory: {first.state} with {first.memory} MB, {last.state} with {last.memory} MB")
 
 
 def out_of_time(run: Run) -> None:
