@@ -128,9 +128,13 @@ def test_a_run_does_not_start_beside_jobs_of_an_earlier_one(queue: Path, capsys:
     (queue.parent / "slurm").mkdir()
     with pytest.raises(UserError, match=r"(?s)2 Slurm jobs of an earlier run.*11  running n1.*hald jobs wait"):
         require_no_earlier_jobs(queue.parent, queue.parent)
+    assert main(["jobs"]) == 1
+    assert "run from the project's root folder" in capsys.readouterr().err
+    (queue.parent / ".snakemake").mkdir()
     assert main(["jobs"]) == 0
     assert "rule_evaluate_wildcards_a" in capsys.readouterr().out
     assert main(["jobs", "stop"]) == 0
+    assert "no jobs of this folder are in Slurm's queue" in capsys.readouterr().out
     assert (queue.parent / "cancelled").read_text() == "--signal=USR1 11\n"
     require_no_earlier_jobs(queue.parent, queue.parent)
 

@@ -99,7 +99,7 @@ def test_what_an_analysis_waits_for(tmp_path: Path) -> None:
     wanted = set(outcomes.analysis_inputs(Wildcards(analysis=plan.slugs[key])))
     assert str(plan.record(run, 1)) in wanted  # the block of both seeds ends with the second
     assert any("manifest.json" in path for path in wanted)
-    assert str(plan.marker(spec.subjects[0].labels, 1)) in wanted
+    assert str(plan.ticket(spec.subjects[0].labels, 1)) in wanted
     key, _ = analysis_of(plan, "gradients")  # trains a student of its own: no run is asked for
     assert not any("/runs/" in path for path in outcomes.analysis_inputs(Wildcards(analysis=plan.slugs[key])))
     work = outcomes.analysis(Wildcards(analysis=plan.slugs[key]))

@@ -43,6 +43,7 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.analysis.updates": ANALYSIS,
     "hald.archive": NONE,
     "hald.document": NONE,
+    "hald.profile": NONE,
     "hald.checkpoint": frozenset({"squeeze"}) | TRAINING,
     "hald.cli": NONE,
     "hald.data": DATASETS | SYNTHESIS | TRAINING | {"squeeze"},

@@ -1,6 +1,7 @@
 """The whole chain through Snakemake, small: what runs, what does not run again, what is refused."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -142,6 +143,45 @@ def test_a_shared_store_grows_without_teacher_and_images(finished: Project, proj
     project.run(*arguments, table)
     store = files(stores, "digits/rded*.zarr")[0]
     assert [path.name for path in files(store, "views/*.json")] == ["00000.json", "00001.json", "00002.json"]
+
+
+def test_a_run_never_removes_views_that_another_one_made_meanwhile(finished: Project, project: Project) -> None:
+    """Not when its own job for them begins, nor when that fails."""
+    begin = "with job(snakemake) as work:"
+    theirs = f"shutil.copytree('{finished.folder}/results/labels', 'results/labels', dirs_exist_ok=True)"
+    meanwhile = f"import shutil\n{theirs}\nraise SystemExit(1)\n"
+    project.edit("workflow/scripts/relabel.py", begin, f"{meanwhile}\n{begin}")
+    table = "results/tables/main.csv"
+    assert project.run("--until", "relabel", "--", table, check=False).returncode != 0
+    assert len(files(project.folder, "results/labels/digits/rded*.zarr/views/*.json")) == 2
+    project.edit("workflow/scripts/relabel.py", meanwhile, "")
+    assert project.planned("--until", "relabel", "--", table) == {}
+
+
+def test_a_view_that_was_removed_is_made_again(copy: Project) -> None:
+    marker = files(copy.folder, "results/labels/digits/rded*.zarr/views/00001.json")[0]
+    shutil.rmtree(copy.folder / "results/runs")
+    assert "relabel" not in copy.planned()
+    marker.unlink()
+    assert copy.planned()["relabel"] == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a file system")
+def test_a_store_that_cannot_grow_is_refused_before_any_work(
+    finished: Project, project: Project, tmp_path: Path
+) -> None:
+    stores = shutil.copytree(finished.folder / "results/labels", tmp_path / "shared")
+    project.edit("config/experiments/tiny.yaml", "slc: [4]", "slc: [6]")
+    arguments = ("--config", f"stores={stores}", "--", "results/tables/main.csv")
+    subprocess.run(["mount", "--bind", stores, stores], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", stores], check=True)
+        done = project.run(*arguments, check=False)
+    finally:
+        subprocess.run(["umount", stores], check=True)
+    assert done.returncode != 0
+    assert "lacks views that this run needs, and" in done.stdout
+    assert "Traceback" not in done.stdout
 
 
 def test_incomplete_marks_do_not_hide_the_rest_of_the_work(copy: Project) -> None:

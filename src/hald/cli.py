@@ -138,11 +138,14 @@ def _jobs(options: argparse.Namespace) -> int:
         raise UserError(
             "a Snakemake run holds this folder, and these are its jobs. If it was killed, first type snakemake --unlock"
         )
-    if options.action == "ls":
-        for job in queued_jobs(Path.cwd()):
-            print(f"{job.number:>9}  {job.state.lower():<10} {job.node:<10} {job.what}")
-    else:
+    if not Path(".snakemake").is_dir():
+        raise UserError("nothing was ever submitted from this folder; run from the project's root folder")
+    if options.action != "ls":
         (wait_for_jobs if options.action == "wait" else stop_jobs)(Path.cwd())
+    jobs = queued_jobs(Path.cwd())
+    for job in jobs:
+        print(f"{job.number:>9}  {job.state.lower():<10} {job.node:<10} {job.what}")
+    if not jobs:
         print("no jobs of this folder are in Slurm's queue")
     return 0
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from cluster_runs import (
+    BASE,
     GPU_NODES,
     GPU_RULES,
     HERE,
@@ -188,3 +189,16 @@ def test_a_killed_main_process_is_started_again(untrained: Run, undisturbed: Pro
     jobs = untrained.jobs("evaluate")
     assert len(jobs) == len(orphans)  # what they finished was not done again
     assert "goes on after" not in untrained.log("evaluate")  # nor interrupted
+
+
+def test_a_controller_that_is_gone_for_a_while(untrained: Run, undisturbed: Project) -> None:
+    """Jobs go on without it; the main process asks again until it answers."""
+    untrained.start()
+    untrained.until(lambda: untrained.running("evaluate"))
+    os.kill(int((BASE / "pids/slurmctld").read_text()), signal.SIGKILL)
+    untrained.until(lambda: "Slurm does not answer (`squeue` fails)" in untrained.text())
+    subprocess.run([HERE / "slurm", "start"], check=True)
+    assert untrained.finish() == 0, untrained.text()[-6000:]
+    same_results(untrained, undisturbed)
+    assert {job.state for job in untrained.jobs("evaluate")} == {"COMPLETED"}
+    assert len(untrained.jobs("evaluate")) == 2  # nothing was submitted again

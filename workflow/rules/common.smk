@@ -7,6 +7,7 @@ import hald.plan
 from hald.errors import UserError
 from hald.plan.jobs import RuleJobs, unless_there
 from hald.plan.outcome_jobs import OutcomeJobs
+from hald.slurm import wait_out_silence
 from snakemake.exceptions import WorkflowError
 
 try:
@@ -20,9 +21,11 @@ if not workflow.is_main_process:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 JOBS = RuleJobs(PLAN, os.environ["HALD_PLAN"])
+if workflow.is_main_process:
+    JOBS.forget_tickets()
+    wait_out_silence()
 OUTCOMES = OutcomeJobs(JOBS)
 RESULTS = PLAN.results
-STORES = PLAN.stores
 LOGS = f"{PLAN.results}/logs"
 TIMES = f"{PLAN.results}/benchmarks"
 
@@ -58,10 +61,16 @@ def preflight(workflow):
     from pathlib import Path
 
     from hald.slurm import require_no_earlier_jobs
-    from hald.data.preflight import check_classes, check_datasets, check_images, check_networks
+    from hald.data.preflight import check_classes, check_datasets, check_images, check_networks, check_stores
+    from hald.profile import check_profile, check_warning
 
-    work = [job.params.work for job in workflow.dag.needrun_jobs() if "work" in job.params.keys()]
+    jobs = list(workflow.dag.needrun_jobs())
+    work = [job.params.work for job in jobs if "work" in job.params.keys()]
     try:
+        check_profile(workflow.resource_settings.overwrite_resources, [rule.name for rule in workflow.rules])
+        for job in jobs:
+            check_warning(job.rule.name, job.resources.get("runtime"), job.resources.get("slurm_extra"))
+        check_stores(work)
         require_no_earlier_jobs(Path.cwd(), Path(LOGS))
         check_datasets(PLAN, {entry["dataset_key"] for entry in work if "dataset_key" in entry})
         check_classes(PLAN)

@@ -1,11 +1,11 @@
-# Soft labels. A job's output is the marker of the last view of its block; the job fills whatever the block lacks.
+# Soft labels. A job fills whatever its block of views lacks in the store; its output is a ticket of the block's last view.
 
 
 rule relabel:
     input:
         JOBS.relabel_inputs,
     output:
-        f"{STORES}/{{labels}}.zarr/views/{{view}}.json",
+        touch(f"{RESULTS}/relabelled/{{labels}}/{{view}}"),
     log:
         f"{LOGS}/relabel/{{labels}}-{{view}}.log",
     benchmark:

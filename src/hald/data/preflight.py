@@ -1,6 +1,7 @@
 """Checks that can be made before any work starts."""
 
 import functools
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,17 @@ def _look_at_raw_data(spec: DatasetSpec) -> None:
 
     raw = select_classes(SOURCES[spec.source](spec), spec)
     require_counts(spec, raw.classes, raw.train.labels)
+
+
+def check_stores(work: Iterable[dict[str, Any]]) -> None:
+    """Refuse a run that would add labels to a store that it may not write to."""
+    for folder in sorted({entry["store"] for entry in work if entry["stage"] == "relabel"}):
+        there = next(path for path in (Path(folder, "views"), Path(folder), *Path(folder).parents) if path.exists())
+        if not os.access(there, os.W_OK):
+            raise UserError(
+                f"label store {folder} lacks views that this run needs, and {there} is read-only for you. Ask its "
+                f"owner to grow it or for permission, or set another `stores:` folder in config/config.yaml"
+            )
 
 
 def check_classes(plan: Plan) -> None:

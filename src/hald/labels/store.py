@@ -189,7 +189,7 @@ class LabelStore:
         """Sizes and hashes that a view's marker states, by array."""
         if not self.has(view):
             raise UserError(
-                f"view {view} of label store {self.folder} is not complete; run `snakemake {self.marker(view)}`"
+                f"view {view} of label store {self.folder} is not complete; start snakemake again, it makes what lacks"
             )
         try:
             return dict(read_json(self.marker(view))["files"])

@@ -194,10 +194,17 @@ class RuleJobs:
         }
 
     def missing_views(self, labels: str, needed: int) -> list[str]:
-        """Markers to make so that a store has its first `needed` views, as last views of their blocks in this plan."""
+        """What to make so that a store has its first `needed` views: tickets of last views of blocks in this plan."""
         done = [self.plan.marker(labels, view).exists() for view in range(self.plan.views[labels])]
         blocks = missing_blocks(done, self.plan.blocks[labels], needed)
-        return [str(self.plan.marker(labels, view)) for view in blocks]
+        return [str(self.plan.ticket(labels, view)) for view in blocks]
+
+    def forget_tickets(self) -> None:
+        """Remove tickets of views that are not, or no longer, in their store. For the main process, before it plans."""
+        for key in self.plan.labels:
+            for ticket in self.plan.ticket(key, 0).parent.glob("*"):
+                if not self.plan.marker(key, int(ticket.name)).exists():
+                    ticket.unlink(missing_ok=True)
 
     def evaluate_inputs(self, w: Any) -> list[str]:
         """Prepared dataset (for the test split) and label views."""

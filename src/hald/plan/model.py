@@ -77,6 +77,12 @@ class Plan:
         """Completion marker of one view of a label store."""
         return self.store_dir(key) / "views" / f"{view:05d}.json"
 
+    def ticket(self, key: str, view: int) -> Path:
+        """Output of the job that labels up to a view. Not the marker: Snakemake removes the outputs of jobs that begin
+        or fail, and what lies in a store belongs to others too.
+        """
+        return Path(self.results, "relabelled", self.slugs[key], f"{view:05d}")
+
     def run_dir(self, key: str) -> Path:
         """Records of a run, one per seed."""
         return Path(self.results, "runs", self.slugs[key])

@@ -1,0 +1,59 @@
+"""Resources that a profile gives to rules: what Snakemake and Slurm would pass over in silence."""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from hald.errors import UserError
+
+# What Slurm's plugin and other executors know. Others are allowed: Snakemake counts them.
+KNOWN = (
+    "account",
+    "clusters",
+    "constraint",
+    "cpus_per_gpu",
+    "cpus_per_task",
+    "disk_mb",
+    "gpu",
+    "gpu_model",
+    "gres",
+    "mem_mb",
+    "mem_mb_per_cpu",
+    "nodes",
+    "qos",
+    "reservation",
+    "runtime",
+    "slurm_account",
+    "slurm_extra",
+    "slurm_partition",
+    "tasks",
+    "tasks_per_gpu",
+    "tmpdir",
+)
+
+
+def check_profile(resources: Mapping[str, Mapping[str, Any]], rules: Iterable[str]) -> None:
+    """Refuse resources of rules that do not exist, and names that look like a misspelled resource."""
+    rules = sorted(rules)
+    for rule, given in resources.items():
+        if rule not in rules:
+            raise UserError(f"the profile gives resources to rule '{rule}', which does not exist{_near(rule, rules)}")
+        for name in given:
+            if name not in KNOWN and (near := _near(name, KNOWN)):
+                raise UserError(f"the profile gives rule '{rule}' the resource '{name}'{near}")
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.75)
+    return f". Did you mean '{found[0]}'?" if found else ""
+
+
+def check_warning(rule: str, minutes: Any, extra: Any) -> None:
+    """Refuse a time limit that is over before the early warning is due: the job would save and end at its start."""
+    lead = re.search(r"--signal=\S*USR1@(\d+)", str(extra))
+    if lead and isinstance(minutes, int | float) and 60 * minutes <= int(lead[1]):
+        raise UserError(
+            f"rule '{rule}' has a time limit of {minutes:g} minutes and is warned {lead[1]} s before its end, that is "
+            f"at once. Give it a longer `runtime`, or `slurm_extra: --signal=USR1@...` a smaller number"
+        )
