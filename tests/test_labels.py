@@ -207,7 +207,7 @@ def test_a_whole_view_is_never_written_again(store: Path) -> None:
 
 def test_damage_is_named(store: Path) -> None:
     opened = LabelStore(store)
-    with pytest.raises(UserError, match="view 2 of label store .* is not complete; run `snakemake"):
+    with pytest.raises(UserError, match="view 2 of label store .* is not complete; start snakemake again"):
         opened.read(["q"], 3)
     shard = store / "q/c/1/0/0"
     content = shard.read_bytes()

@@ -421,7 +421,7 @@ def test_a_table_asks_only_for_blocks_that_it_needs(root: Path) -> None:
     assert sorted({Path(path).name for path in wanted}) == ["seed-1.json"]
     short = next(key for key, run in plan.runs.items() if run.slc == 4)
     views = jobs.evaluate_inputs(Wildcards(run=plan.slugs[short], seed="1"))
-    assert [Path(path).name for path in views if "views" in path] == ["00001.json"]
+    assert [Path(path).name for path in views if "relabelled" in path] == ["00001"]
     with pytest.raises(UserError, match="not part of this plan"):
         jobs.evaluate(Wildcards(run="digits/old_0123456789", seed="1"))
 
