@@ -195,7 +195,7 @@ def test_a_controller_that_is_gone_for_a_while(untrained: Run, undisturbed: Proj
     """Jobs go on without it; the main process asks again until it answers."""
     untrained.start()
     untrained.until(lambda: untrained.running("evaluate"))
-    os.kill(int((BASE / "pids/slurmctld").read_text()), signal.SIGKILL)
+    os.kill(int((BASE / "pids/slurmctld").read_text()), signal.SIGTERM)  # it writes down what it knows, and ends
     untrained.until(lambda: "Slurm does not answer (`squeue` fails)" in untrained.text())
     subprocess.run([HERE / "slurm", "start"], check=True)
     assert untrained.finish() == 0, untrained.text()[-6000:]
