@@ -15,15 +15,9 @@ from hald.plan.model import Plan
 from hald.specs.base import to_dict
 
 Archive = dict[str, Any]
-SHARED = (
-    "code",
-    "format",
-    "label_bytes",
-    "slc_effective",
-    "spec",
-    "versions",
-)  # what all seeds of a run have in common
-OWN = ("top1", "top5", "best", "stage_starts")  # and what they have not, beside the learning curve
+# What all seeds of a run have in common, and what they have not (beside the learning curve).
+SHARED = ("code", "format", "label_bytes", "slc_effective", "spec", "versions")
+OWN = ("top1", "top5", "best", "stage_starts")
 LINE: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
 FORMAT = 1
 PARTS = ("tables", "figures", "runs", "analyses", "teachers", "costs")
