@@ -21,7 +21,7 @@ from hald.plan.outcome_jobs import OutcomeJobs
 from hald.plan.paper import PLACE, read_paper
 from hald.plan.protocol import Where, protocol, stages_of
 from hald.plan.published import Published, Setting, read_published
-from hald.plan.summary import report
+from hald.plan.summary import report, table_costs
 from hald.plan.training_settings import Adaptive, Evaluation
 from hald.specs.base import from_dict, to_dict
 from hald.specs.labels import LabelsSpec
@@ -570,3 +570,11 @@ def test_values_from_the_command_line_are_typed(root: Path) -> None:
     assert experiments["tiny"].evaluations["hald"].lr == 0.001
     assert experiments["tiny"].tables["main"].slc == (2, 4)
     assert experiments["tiny"].labels.weights == (0.75, 0.25)
+
+
+def test_what_a_table_costs_before_anything_was_timed() -> None:
+    """The paper's Table 1: five columns at two SLIs, five IPCs, three seeds, 300 epochs of 200 classes."""
+    cost = next(c for c in table_costs(make_plan({"experiments": ["paper"]})) if c.table == "tab1_main_tiny_imagenet")
+    assert cost.students == 150
+    assert cost.images == 5 * 2 * 3 * 300 * 200 * (10 + 20 + 30 + 40 + 50)
+    assert cost.hours is None

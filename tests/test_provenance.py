@@ -115,6 +115,7 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.plots.analysis": FIGURES,
     "hald.plots.drift": FIGURES,
     "hald.plots.style": FIGURES,
+    "hald.slurm_plugin": NONE,
     "hald.specs": ALL,
     "hald.specs.analysis": ANALYSIS,
     "hald.specs.base": COMPUTING,

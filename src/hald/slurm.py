@@ -1,18 +1,14 @@
-"""Slurm, as far as the workflow itself looks at it: jobs of this folder that are still in the queue, and silence.
+"""Slurm, as far as the workflow itself looks at it: jobs of this folder that are still in the queue.
 
 A main Snakemake process that is killed leaves its jobs behind. They go on and their results are good, but a new run
 would not know of them and would submit the same work again. So a run starts only when they are over.
 """
 
-import asyncio
 import shutil
 import subprocess
-import sys
 import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hald.errors import UserError
 
@@ -54,10 +50,16 @@ def _squeue(*arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
+def states_of(number: str) -> list[str] | None:
+    """What the queue says of a job: nothing if it has forgotten it; None if that cannot be known."""
+    states = _squeue("--states=all", "--format=%T", f"--jobs={number}")
+    return None if states is None else states.split()
+
+
 def runs_now(number: str) -> bool | None:
     """Whether a job is in the queue or runs; None if that cannot be known."""
-    states = _squeue("--states=all", "--format=%T", f"--jobs={number}")
-    return None if states is None else any(state not in OVER for state in states.split())
+    states = states_of(number)
+    return None if states is None else any(state not in OVER for state in states)
 
 
 def queued_jobs(folder: Path) -> list[QueuedJob]:
@@ -127,43 +129,3 @@ def stop_jobs(folder: Path) -> None:
     """Have every job save and end: the early warning first, as before a time limit."""
     cancel([job for job in queued_jobs(folder) if job.state == "RUNNING"], "--signal=USR1")
     wait_for_jobs(folder)
-
-
-def wait_out_silence(pause: float = 10.0) -> None:
-    """Have Snakemake's plugin ask again until Slurm answers.
-
-    Version 2.8 forgets all its jobs when looks at the queue fail, as they do while a controller is started anew, and
-    then waits for ever. It also takes a controller that does not answer for one that forgets jobs at once, and changes
-    to `sacct`, which has nothing to say where there is no accounting.
-    """
-    plugin: Any = sys.modules.get("snakemake_executor_plugin_slurm")
-    if plugin is not None and not hasattr(plugin, "patient"):
-        plugin.query_job_status = _asked_again(plugin.query_job_status, pause)
-        plugin.get_min_job_age = _remembered(plugin.get_min_job_age)
-        plugin.patient = True
-
-
-def _asked_again(ask: Callable[..., Awaitable[Any]], pause: float) -> Callable[..., Awaitable[Any]]:
-    async def asked_again(command: str, logger: Any) -> Any:
-        silent = False
-        while (answer := await ask(command, logger))[0] is None:
-            if not silent:
-                logger.warning(
-                    f"Slurm does not answer (`{command.split()[0]}` fails); its jobs go on. Asking again ..."
-                )
-            silent = True
-            await asyncio.sleep(pause)
-        return answer
-
-    return asked_again
-
-
-def _remembered(ask: Callable[[], int | None]) -> Callable[[], int | None]:
-    last: list[int | None] = [None]
-
-    def remembered() -> int | None:
-        answer = ask()
-        last[0] = last[0] if answer is None else answer
-        return last[0]
-
-    return remembered

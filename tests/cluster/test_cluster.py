@@ -202,3 +202,20 @@ def test_a_controller_that_is_gone_for_a_while(untrained: Run, undisturbed: Proj
     same_results(untrained, undisturbed)
     assert {job.state for job in untrained.jobs("evaluate")} == {"COMPLETED"}
     assert len(untrained.jobs("evaluate")) == 2  # nothing was submitted again
+
+
+def test_a_controller_that_forgets_its_jobs(untrained: Run, undisturbed: Project) -> None:
+    """It dies and what it had written down is lost. Its jobs are noticed to be gone and submitted again, once."""
+    untrained.start()
+    untrained.until(lambda: len(untrained.files(".partial/*/seed-*.claim")) == 2)
+    forgotten = untrained.running("evaluate")
+    os.kill(int((BASE / "pids/slurmctld").read_text()), signal.SIGKILL)
+    for path in (BASE / "state").glob("job_state*"):
+        path.unlink()
+    subprocess.run([HERE / "slurm", "start"], check=True, env=os.environ | {"FIRST_JOB": "5000"})
+    assert untrained.finish() == 0, untrained.text()[-6000:]
+    same_results(untrained, undisturbed)
+    assert untrained.text().count("Slurm has forgotten job") == len(forgotten)
+    again = untrained.jobs("evaluate")
+    assert [job.state for job in again] == ["COMPLETED"] * len(forgotten)
+    assert min(job.number for job in again) >= 5000

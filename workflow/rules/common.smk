@@ -7,7 +7,7 @@ import hald.plan
 from hald.errors import UserError
 from hald.plan.jobs import RuleJobs, unless_there
 from hald.plan.outcome_jobs import OutcomeJobs
-from hald.slurm import wait_out_silence
+from hald.slurm_plugin import make_patient
 from snakemake.exceptions import WorkflowError
 
 try:
@@ -23,7 +23,7 @@ if not workflow.is_main_process:
 JOBS = RuleJobs(PLAN, os.environ["HALD_PLAN"])
 if workflow.is_main_process:
     JOBS.forget_tickets()
-    wait_out_silence()
+    make_patient()
 OUTCOMES = OutcomeJobs(JOBS)
 RESULTS = PLAN.results
 LOGS = f"{PLAN.results}/logs"

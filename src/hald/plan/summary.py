@@ -118,10 +118,14 @@ def report(plan: Plan) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one table takes if nothing of it exists: trained students, bytes of labels, hours (None: no timing yet)."""
+    """What one table takes if nothing of it exists: trained students, images they train on, bytes of labels, hours.
+
+    No hours (None) where a part of it has no timing yet.
+    """
 
     table: str
     students: int
+    images: float
     label_bytes: float
     hours: float | None
 
@@ -133,11 +137,12 @@ def table_costs(plan: Plan) -> list[Cost]:
     for name, table in plan.tables.items():
         runs, views = table_work(plan, table)
         efforts = [(plan.runs[run].effort, seeds) for run, seeds in runs.items()]
+        images = sum(work * seeds for (_, work), seeds in efforts)
         efforts += [(plan.labels[key].effort, count) for key, count in views.items()]
         known = all(kind in rates for (kind, _), _ in efforts)
         hours = sum(rates[kind] * work * count for (kind, work), count in efforts) / 3600 if known else None
         label_bytes = sum(plan.labels[key].view_bytes * count for key, count in views.items())
-        costs.append(Cost(name, sum(runs.values()), label_bytes, hours))
+        costs.append(Cost(name, sum(runs.values()), images, label_bytes, hours))
     return costs
 
 
@@ -145,10 +150,11 @@ def cost_report(plan: Plan) -> str:
     """The text of `hald plan --tables`."""
     costs = table_costs(plan)
     width = max(len(cost.table) for cost in costs) + 2
-    out = [f"{'table':<{width}}{'students':>9}{'labels':>11}   hours of labelling and training"]
+    out = [f"{'table':<{width}}{'students':>9}{'million images':>16}{'labels':>11}   hours of labelling and training"]
     for cost in costs:
         hours = "no timing yet" if cost.hours is None else f"{cost.hours:.2f}"
-        out.append(f"{cost.table:<{width}}{cost.students:>9,}{size(cost.label_bytes):>11}   {hours}")
+        images = f"{cost.images / 1e6:.1f}"
+        out.append(f"{cost.table:<{width}}{cost.students:>9,}{images:>16}{size(cost.label_bytes):>11}   {hours}")
     return "\n".join(out)
 
 
