@@ -32,5 +32,9 @@ include: "workflow/rules/analysis.smk"
 include: "workflow/rules/tables.smk"
 
 
+if workflow.is_main_process:
+    check_resources(workflow)
+
+
 onstart:
     preflight(workflow)

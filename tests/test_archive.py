@@ -9,7 +9,7 @@ import pytest
 
 from conftest import ROOT, TINY_DEMO, copy_known
 from hald.archive import collect, restore
-from hald.document import write_document
+from hald.document import _crossing, write_document
 from hald.errors import UserError
 from hald.files import read_json, write_json
 from hald.plan import Plan, make_plan
@@ -78,7 +78,7 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     assert "training code cccccccccccc" in text
     assert "![What HALD gains](found/gain.png)" in text
     # deviation sqrt(2) of two seeds each: sqrt(2 / 2 + 2 / 2)
-    assert "| images | SLC 4 |\n| --- | ---: |\n| rded | +10.0 ± 1.4 |" in text
+    assert "| images | SLC 4 | no gain from |\n| --- | ---: | ---: |\n| rded | +10.0 ± 1.4 | above SLC 4 |" in text
     assert "| rded | 4 | 40 | 10 | 0.2 |" in text  # 4 labels for each of 10 classes
     assert "| small/resnet10-w4 | 91.2 | 85 |" in text
     assert "| evaluate small/resnet10-w4@32 | 120.0 |" in text
@@ -86,6 +86,21 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     write_document(archive, template, tmp_path / "found.md")
     assert (tmp_path / "found.md").read_text() == text
     assert (tmp_path / "found/gain.png").read_bytes() == picture
+
+
+@pytest.mark.parametrize(
+    ("gains", "where"),
+    [
+        ([5.0, 1.0, -1.0], "SLC 28"),  # half of the way from 20 to 40 on a logarithmic scale: sqrt(20 * 40)
+        ([4.0, -4.0, -9.0], "SLC 14"),
+        ([-1.0, 2.0, -2.0], "SLC 28"),  # the last crossing counts
+        ([5.0, 4.0, 0.5], "above SLC 40"),
+        ([-1.0, -4.0, -9.0], "below SLC 10"),
+        ([5.0, None, -1.0], "–"),
+    ],
+)
+def test_where_a_gain_ends(gains: list[float | None], where: str) -> None:
+    assert _crossing([10, 20, 40], gains) == where
 
 
 def test_what_others_archived_stays_and_what_is_not_shown_goes(plan: Plan, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from hald.lease import lease_device, names
 from hald.plan import make_plan
 from hald.plan.sizes import SHORTEST, fitting
 from hald.scratch import staged
-from hald.slurm import queued_jobs, require_no_earlier_jobs, runs_now
+from hald.slurm import queued_jobs, require_no_earlier_jobs, runs_now, wait_for_jobs
 
 
 def test_a_signal_is_remembered_until_a_loop_looks() -> None:
@@ -137,6 +137,26 @@ def test_a_run_does_not_start_beside_jobs_of_an_earlier_one(queue: Path, capsys:
     assert "no jobs of this folder are in Slurm's queue" in capsys.readouterr().out
     assert (queue.parent / "cancelled").read_text() == "--signal=USR1 11\n"
     require_no_earlier_jobs(queue.parent, queue.parent)
+
+
+def test_others_comments_and_own_defaults_of_squeue_hide_nothing(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue.write_text(
+        f"10|RUNNING|n1|/elsewhere|a note\nsecond line\n11|RUNNING|n1|{queue.parent}|rule_rank_wildcards_b\n"
+    )
+    (queue.parent / "squeue").write_text(f'#!/bin/sh\n[ -n "$SQUEUE_PARTITION" ] || cat {queue}\n')
+    monkeypatch.setenv("SQUEUE_PARTITION", "gpu")
+    assert [job.number for job in queued_jobs(queue.parent)] == ["11"]
+
+
+def test_a_job_that_goes_back_to_the_queue_is_not_waited_for(queue: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Another look shows it pending, held: it is cancelled, which empties the queue here."""
+    ours = f"n1|{queue.parent}|rule_rank_wildcards_b"
+    queue.write_text(f"11|RUNNING|{ours}\n")
+    later = f"printf '11|PENDING|{ours}\\n' > {queue}"
+    (queue.parent / "squeue").write_text(f"#!/bin/sh\ncat {queue}; [ ! -s {queue} ] || {later}\n")
+    wait_for_jobs(queue.parent, interval=0.0)
+    assert (queue.parent / "cancelled").read_text() == "11\n"
+    assert capsys.readouterr().out == "waiting for 11 running (rule_rank_wildcards_b)\n"
 
 
 def test_no_answer_is_not_an_empty_queue(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:

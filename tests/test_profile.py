@@ -9,13 +9,18 @@ RULES = ["evaluate", "relabel", "squeeze"]
 
 
 def test_resources_that_mean_nothing_are_refused() -> None:
-    check_profile({"evaluate": {"mem_mb": 1, "gpu": 1, "licences": 2}}, RULES)
+    check_profile(["mem_mb", "weather"], {"evaluate": {"mem_mb": 1, "gpu": 1, "licences": 2}}, RULES)
     with pytest.raises(UserError, match=r"rule 'evalaute', which does not exist. Did you mean 'evaluate'\?"):
-        check_profile({"evalaute": {"mem_mb": 1}}, RULES)
+        check_profile([], {"evalaute": {"mem_mb": 1}}, RULES)
     with pytest.raises(UserError, match=r"rule 'evaluate' the resource 'mem_bm'. Did you mean 'mem_mb'\?"):
-        check_profile({"evaluate": {"mem_bm": 1}}, RULES)
+        check_profile([], {"evaluate": {"mem_bm": 1}}, RULES)
     with pytest.raises(UserError, match=r"'slurm_partiton'. Did you mean 'slurm_partition'\?"):
-        check_profile({"evaluate": {"slurm_partiton": "gpu"}}, RULES)
+        check_profile([], {"evaluate": {"slurm_partiton": "gpu"}}, RULES)
+
+
+def test_defaults_are_looked_at_too() -> None:
+    with pytest.raises(UserError, match=r"every rule the resource 'partition'. Did you mean 'slurm_partition'\?"):
+        check_profile(["mem_mb", "partition"], {}, RULES)
 
 
 def test_a_warning_that_comes_at_once_is_refused() -> None:

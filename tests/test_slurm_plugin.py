@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -20,6 +21,8 @@ class Plugin:
 
     def __init__(self, answers: list[Any], ages: list[int | None]) -> None:
         class Executor:
+            run_uuid = "this run"
+
             async def check_active_jobs(self, active_jobs: list[Any]) -> AsyncIterator[Any]:
                 states, _ = await plugin.query_job_status("squeue --name run", LOGGER)
                 for job in active_jobs:
@@ -96,7 +99,8 @@ def test_what_became_of_a_job_that_is_not_named(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("hald.slurm_plugin.states_of", lambda _number: queue)
+    asked = []
+    monkeypatch.setattr("hald.slurm_plugin.states_of", lambda *question: asked.append(question) or queue)
     (tmp_path / "one").touch()
     if there:
         (tmp_path / "two").touch()
@@ -104,11 +108,12 @@ def test_what_became_of_a_job_that_is_not_named(
     left = plugin.check([job("7", tmp_path / "one", tmp_path / "two"), job("8")])
     assert plugin.reported == ({"7": state} if state else {})
     assert left == (["8"] if state else ["7", "8"])
+    assert asked == [("7", "--name=this run")]  # a number alone may be another job's by now
 
 
 def test_a_job_may_be_missing_for_a_while(patient: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It was named again in between, so it has not been missing for long."""
-    monkeypatch.setattr("hald.slurm_plugin.states_of", lambda _number: [])
+    monkeypatch.setattr("hald.slurm_plugin.states_of", lambda *_question: [])
     clock = iter([0.0, 50.0, 100.0, 150.0, 165.0])
     monkeypatch.setattr("hald.slurm_plugin.time", SimpleNamespace(monotonic=lambda: next(clock)))
     answers: list[dict[str, str]] = [{}, {"7": "RUNNING"}, {}, {}, {}]
@@ -116,3 +121,10 @@ def test_a_job_may_be_missing_for_a_while(patient: Any, monkeypatch: pytest.Monk
     waited = [plugin.check([job("7", tmp_path / "none")]) for _ in range(5)]
     assert waited == [["7"], ["7"], ["7"], ["7"], []]
     assert plugin.reported == {"7": "FAILED"}
+
+
+def test_defaults_for_squeue_cannot_hide_jobs(patient: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQUEUE_PARTITION", "gpu")
+    monkeypatch.setenv("SACCT_FORMAT", "JobID")
+    patient([])
+    assert not [name for name in os.environ if name.startswith(("SQUEUE_", "SACCT_"))]

@@ -5,7 +5,8 @@ They can be made again anywhere, and no number in them is typed by hand.
     {{table ID}}  {{figure ID}}                 a table with what it was made by; a figure, written beside the document
     {{cell ID | ROW | COLUMN}}                  one cell: mean and deviation
     {{gain ID | ROW | COLUMN | ROW | COLUMN}}   the mean of the first cell minus that of the second
-    {{gains ID | EVALUATION | OTHER}}           one evaluation minus another: a row per image set, a column per SLC
+    {{gains ID | EVALUATION | OTHER}}           one evaluation minus another, by image set and SLC, and where the
+                                                gain ends
     {{labels ID}}                               measured bytes of the labels behind a table
     {{teachers}}  {{costs}}                     accuracy of the teachers; minutes of every kind of work
 """
@@ -15,6 +16,7 @@ import math
 import re
 import tempfile
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
@@ -121,10 +123,16 @@ class Document:
         cells = cell_rows(table, self._sources(table))
         found = {(row["images"], int(row["slc"]), row["evaluation"]): row for _, row in cells.iterrows()}
         sets, labels = (list(dict.fromkeys(key[i] for key in found)) for i in (0, 1))
-        lines = ["| images | " + " | ".join(f"SLC {slc}" for slc in labels) + " |", "| --- |" + " ---: |" * len(labels)]
+        heads = ["images", *(f"SLC {slc}" for slc in labels), "no gain from"]
+        lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
         for images in sets:
             pairs = [(found.get((images, slc, evaluation)), found.get((images, slc, other))) for slc in labels]
-            lines.append(f"| {images} | " + " | ".join(_difference(*pair) for pair in pairs) + " |")
+            row = [
+                str(images),
+                *(_difference(*pair) for pair in pairs),
+                _crossing(labels, [_gain(*pair) for pair in pairs]),
+            ]
+            lines.append(f"| {' | '.join(row)} |")
         return "\n".join(lines)
 
     def labels(self, name: str) -> str:
@@ -158,15 +166,35 @@ class Document:
         return "\n".join(lines)
 
 
+def _gain(ours: pd.Series | None, other: pd.Series | None) -> float | None:
+    """Difference of two means; None where a run is missing."""
+    if ours is None or other is None or not (ours["seeds"] and other["seeds"]):
+        return None
+    return float(ours["top1_mean"] - other["top1_mean"])
+
+
 def _difference(ours: pd.Series | None, other: pd.Series | None) -> str:
     """Difference of two means and its standard error; a dash where a run is missing."""
-    if ours is None or other is None or not (ours["seeds"] and other["seeds"]):
+    gain = _gain(ours, other)
+    if gain is None or ours is None or other is None:
         return DASH
-    text = f"{ours['top1_mean'] - other['top1_mean']:+.1f}"
     if min(ours["seeds"], other["seeds"]) < 2:
-        return text
+        return f"{gain:+.1f}"
     error = math.sqrt(sum(row["top1_std"] ** 2 / row["seeds"] for row in (ours, other)))
-    return f"{text} ± {error:.1f}"
+    return f"{gain:+.1f} ± {error:.1f}"
+
+
+def _crossing(labels: list[int], gains: list[float | None]) -> str:
+    """Where a gain falls to zero over the number of labels, straight lines between them on a logarithmic scale."""
+    known = [(slc, gain) for slc, gain in zip(labels, gains, strict=True) if gain is not None]
+    if len(known) < len(labels):
+        return DASH
+    if known[-1][1] > 0:
+        return f"above SLC {known[-1][0]}"
+    for (slc, gain), (after, loss) in reversed(list(pairwise(known))):
+        if gain > 0:
+            return f"SLC {slc * (after / slc) ** (gain / (gain - loss)):.0f}"
+    return f"below SLC {known[0][0]}"
 
 
 def write_document(archive: Path, template: Path, result: Path) -> None:

@@ -33,15 +33,20 @@ KNOWN = (
 )
 
 
-def check_profile(resources: Mapping[str, Mapping[str, Any]], rules: Iterable[str]) -> None:
-    """Refuse resources of rules that do not exist, and names that look like a misspelled resource."""
+def check_profile(defaults: Iterable[str], resources: Mapping[str, Iterable[str]], rules: Iterable[str]) -> None:
+    """Refuse resources of rules that do not exist, and names that look like a misspelled resource.
+
+    `defaults` are the names under `default-resources`, `resources` those of each rule under `set-resources`.
+    """
     rules = sorted(rules)
-    for rule, given in resources.items():
+    for rule in resources:
         if rule not in rules:
             raise UserError(f"the profile gives resources to rule '{rule}', which does not exist{_near(rule, rules)}")
+    whose = {"every rule": defaults} | {f"rule '{rule}'": given for rule, given in resources.items()}
+    for who, given in whose.items():
         for name in given:
             if name not in KNOWN and (near := _near(name, KNOWN)):
-                raise UserError(f"the profile gives rule '{rule}' the resource '{name}'{near}")
+                raise UserError(f"the profile gives {who} the resource '{name}'{near}")
 
 
 def _near(name: str, known: Iterable[str]) -> str:

@@ -4,9 +4,12 @@ A main Snakemake process that is killed leaves its jobs behind. They go on and t
 would not know of them and would submit the same work again. So a run starts only when they are over.
 """
 
+import os
 import shutil
 import subprocess
+import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,8 +44,9 @@ def _squeue(*arguments: str) -> str | None:
     """What squeue prints; None where there is no Slurm, or none that answers."""
     if shutil.which("squeue") is None:
         return None
+    command = ["squeue", "--noheader", *arguments]
     try:
-        done = subprocess.run(["squeue", "--noheader", *arguments], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=unfiltered(os.environ))
     except (OSError, subprocess.TimeoutExpired):
         return None
     if "Invalid job id" in done.stderr:  # over for so long that Slurm has forgotten it
@@ -50,9 +54,17 @@ def _squeue(*arguments: str) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def states_of(number: str) -> list[str] | None:
-    """What the queue says of a job: nothing if it has forgotten it; None if that cannot be known."""
-    states = _squeue("--states=all", "--format=%T", f"--jobs={number}")
+def unfiltered(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment without a user's own defaults for squeue and sacct, which could hide jobs."""
+    return {name: value for name, value in environment.items() if not name.startswith(("SQUEUE_", "SACCT_"))}
+
+
+def states_of(number: str, *only: str) -> list[str] | None:
+    """What the queue says of a job: nothing if it has forgotten it; None if that cannot be known.
+
+    `only`: further options of squeue. A controller that lost its memory may give a number twice.
+    """
+    states = _squeue("--states=all", "--format=%T", f"--jobs={number}", *only)
     return None if states is None else states.split()
 
 
@@ -66,6 +78,8 @@ def queued_jobs(folder: Path) -> list[QueuedJob]:
     """Our jobs that an earlier run of the project in `folder` submitted and that are not over."""
     found = []
     for line in _listing().splitlines():
+        if line.count("|") < 4:  # the rest of a comment of several lines, not ours
+            continue
         number, state, node, workdir, comment = line.split("|", 4)
         if (
             state not in OVER
@@ -84,7 +98,9 @@ def _listing(pause: float = 5.0) -> str:
         listing = _squeue("--me", "--states=all", "--format=%i|%T|%N|%Z|%k")
         if listing is not None:
             return listing
-        time.sleep(pause if attempt + 1 < TRIES else 0)
+        if attempt + 1 < TRIES:
+            print("Slurm does not answer; asking again ...", file=sys.stderr, flush=True)
+            time.sleep(pause)
     raise UserError(
         "Slurm does not answer (`squeue --me` fails), so jobs of an earlier run cannot be looked for; try later"
     )
@@ -115,13 +131,14 @@ def cancel(jobs: list[QueuedJob], *options: str) -> None:
 
 
 def wait_for_jobs(folder: Path, interval: float = 5.0) -> None:
-    """Cancel what has not begun, wait for what has."""
-    cancel([job for job in queued_jobs(folder) if job.state in WAITING])
-    said: list[QueuedJob] = []
+    """Cancel what has not begun, or is put back into the queue meanwhile; wait for what has."""
+    said = ""
     while jobs := queued_jobs(folder):
-        if jobs != said:
-            print("waiting for", ", ".join(f"{job.number} ({job.what})" for job in jobs), flush=True)
-            said = jobs
+        cancel([job for job in jobs if job.state in WAITING])
+        now = ", ".join(f"{job.number} {job.state.lower()} ({job.what})" for job in jobs if job.state not in WAITING)
+        if now and now != said:
+            print("waiting for", now, flush=True)
+            said = now
         time.sleep(interval)
 
 

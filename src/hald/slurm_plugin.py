@@ -6,23 +6,27 @@ database.
 """
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from hald.slurm import states_of
+from hald.slurm import states_of, unfiltered
 
 
 def make_patient(pause: float = 10.0, patience: float = 60.0) -> None:
     """Wrap the plugin's looks at the queue, if it is in use: ask again after `pause` seconds until Slurm answers.
 
-    What became of a job that no answer has named for `patience` seconds is found out without them.
+    What became of a job that no answer has named for `patience` seconds is found out without them. A user's own
+    defaults for squeue and sacct are forgotten: they could hide jobs.
     """
     plugin: Any = sys.modules.get("snakemake_executor_plugin_slurm")
     if plugin is None or hasattr(plugin, "patient"):
         return
+    for name in os.environ.keys() - unfiltered(os.environ).keys():
+        del os.environ[name]
     watch = Watch(patience)
     plugin.query_job_status = _asked_again(plugin.query_job_status, watch, pause)
     plugin.get_min_job_age = _remembered(plugin.get_min_job_age)
@@ -35,6 +39,7 @@ class Watch:
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
+        self.run = ""  # the name that the plugin gives to all jobs of a run
         self.jobs: dict[str, Any] = {}
         self.missing: dict[str, float] = {}
 
@@ -43,7 +48,7 @@ class Watch:
         now = time.monotonic()
         self.missing = {number: self.missing.get(number, now) for number in self.jobs if number not in states}
         for number, since in self.missing.items():
-            known = states_of(number) if now - since >= self.patience else None
+            known = states_of(number, f"--name={self.run}") if now - since >= self.patience else None
             if known:  # the queue's word may be newer than the database's
                 states[number] = known[0]
             elif known is not None:
@@ -60,6 +65,7 @@ def _watched(check: Callable[..., AsyncIterator[Any]], watch: Watch) -> Callable
     """The plugin's check of all active jobs, so that it is known which these are."""
 
     async def watched(executor: Any, active_jobs: list[Any]) -> AsyncIterator[Any]:
+        watch.run = executor.run_uuid
         watch.jobs = {job.external_jobid: job for job in active_jobs}
         async for job in check(executor, active_jobs):
             yield job

@@ -7,6 +7,7 @@ import hald.plan
 from hald.errors import UserError
 from hald.plan.jobs import RuleJobs, unless_there
 from hald.plan.outcome_jobs import OutcomeJobs
+from hald.profile import check_profile, check_warning
 from hald.slurm_plugin import make_patient
 from snakemake.exceptions import WorkflowError
 
@@ -53,6 +54,16 @@ wildcard_constraints:
     analysis=r"[^/]+/[^/]+",
 
 
+def check_resources(workflow):
+    """Look at what the profile gives to rules, in a dry run too."""
+    settings = workflow.resource_settings
+    try:
+        defaults = settings.default_resources or ()  # none without a profile
+        check_profile(defaults, settings.overwrite_resources, [rule.name for rule in workflow.rules])
+    except UserError as error:
+        raise WorkflowError(str(error)) from None
+
+
 def preflight(workflow):
     """Look at every dataset and weights file that this run will use before its first job starts.
 
@@ -62,12 +73,10 @@ def preflight(workflow):
 
     from hald.slurm import require_no_earlier_jobs
     from hald.data.preflight import check_classes, check_datasets, check_images, check_networks, check_stores
-    from hald.profile import check_profile, check_warning
 
     jobs = list(workflow.dag.needrun_jobs())
     work = [job.params.work for job in jobs if "work" in job.params.keys()]
     try:
-        check_profile(workflow.resource_settings.overwrite_resources, [rule.name for rule in workflow.rules])
         for job in jobs:
             check_warning(job.rule.name, job.resources.get("runtime"), job.resources.get("slurm_extra"))
         check_stores(work)

@@ -153,7 +153,7 @@ def cost_report(plan: Plan) -> str:
     out = [f"{'table':<{width}}{'students':>9}{'million images':>16}{'labels':>11}   hours of labelling and training"]
     for cost in costs:
         hours = "no timing yet" if cost.hours is None else f"{cost.hours:.2f}"
-        images = f"{cost.images / 1e6:.1f}"
+        images = f"{cost.images / 1e6:,.{0 if cost.images >= 1e7 else 2}f}"
         out.append(f"{cost.table:<{width}}{cost.students:>9,}{images:>16}{size(cost.label_bytes):>11}   {hours}")
     return "\n".join(out)
 
