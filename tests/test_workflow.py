@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from conftest import Project, job_counts, tiny_project
+from conftest import Project, copy_project, job_counts, tiny_project
 from hald.models.build import build_model
 from hald.models.weights import save_weights
 
@@ -220,6 +220,14 @@ def test_slurm_profile_and_lint_are_clean_without_a_cluster(project: Project) ->
     assert "evaluate" in done.stdout
     lint = project.call([sys.executable, "-m", "snakemake", "--lint"])
     assert "your workflow is in a good condition" in lint.stdout
+
+
+def test_a_dry_run_says_what_is_wrong_with_the_profile(tmp_path: Path) -> None:
+    copy = copy_project(tmp_path / "project")
+    copy.edit("slurm/config.yaml", "  # slurm_partition: gpu", "  partition: gpu")
+    done = copy.call([sys.executable, "-m", "snakemake", "--profile", "slurm", "-n", "all"], check=False)
+    assert done.returncode != 0
+    assert "the profile gives every rule the resource 'partition'. Did you mean 'slurm_partition'?" in done.stdout
 
 
 @pytest.mark.parametrize(
