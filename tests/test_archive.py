@@ -2,6 +2,7 @@
 
 import re
 import shutil
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ TEMPLATE = """# Found
 HALD {{cell main | rded 4 | hald}}, {{gain main | rded 4 | hald | rded 4 | soft_only}} points.
 {{figure gain}}
 {{gains main | hald | soft_only}}
+{{stages main | hald}}
 {{labels main}}
 {{teachers}}
 {{costs}}
@@ -35,8 +37,13 @@ def plan(tmp_path: Path) -> Plan:
 
 
 def record(plan: Plan, run: str, seed: int, top1: float) -> None:
-    point = {"epoch": 3, "stage": "soft", "lr": 0.1, "loss": 0.5, "top1": top1, "top5": 99.0}
-    more: dict[str, Any] = {"best": {"epoch": 3, "top1": top1}, "stage_starts": [0], "curve": [point]}
+    """A training that gained five points in each stage after the first and ended with `top1`."""
+    starts = [0, *accumulate(stage.epochs or 1 for stage in plan.runs[run].stages)]
+    curve = [
+        {"epoch": end, "stage": "soft", "lr": 0.1, "loss": 0.5, "top1": top1 - 5 * left, "top5": 99.0}
+        for left, end in zip(reversed(range(len(starts) - 1)), starts[1:], strict=True)
+    ]
+    more: dict[str, Any] = {"best": {"epoch": starts[-1], "top1": top1}, "stage_starts": starts[:-1], "curve": curve}
     facts = {
         "key": run,
         "format": 2,
@@ -79,6 +86,8 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     assert "![What HALD gains](found/gain.png)" in text
     # deviation sqrt(2) of two seeds each: sqrt(2 / 2 + 2 / 2)
     assert "| images | SLC 4 | no gain from |\n| --- | ---: | ---: |\n| rded | +10.0 ± 1.4 | above SLC 4 |" in text
+    assert "| images | SLC | after soft | after hard | last soft |\n" in text
+    assert "| rded | 4 | 31.0 | 36.0 | 41.0 |" in text  # seeds of 40 and 42
     assert "| rded | 4 | 40 | 10 | 0.2 |" in text  # 4 labels for each of 10 classes
     assert "| small/resnet10-w4 | 91.2 | 85 |" in text
     assert "| evaluate small/resnet10-w4@32 | 120.0 |" in text

@@ -7,6 +7,7 @@ They can be made again anywhere, and no number in them is typed by hand.
     {{gain ID | ROW | COLUMN | ROW | COLUMN}}   the mean of the first cell minus that of the second
     {{gains ID | EVALUATION | OTHER}}           one evaluation minus another, by image set and SLC, and where the
                                                 gain ends
+    {{stages ID | EVALUATION}}                  accuracy at the end of each stage of an evaluation, by image set and SLC
     {{labels ID}}                               measured bytes of the labels behind a table
     {{teachers}}  {{costs}}                     accuracy of the teachers; minutes of every kind of work
 """
@@ -18,7 +19,9 @@ import tempfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from hald.archive import Archive, read_archive, unpack
@@ -55,6 +58,7 @@ class Document:
             "cell": self.cell,
             "gain": self.gain,
             "gains": self.gains,
+            "stages": self.stages,
             "labels": self.labels,
             "teachers": self.teachers,
             "costs": self.costs,
@@ -135,6 +139,23 @@ class Document:
             lines.append(f"| {' | '.join(row)} |")
         return "\n".join(lines)
 
+    def stages(self, name: str, evaluation: str) -> str:
+        """Mean accuracy at the end of every stage. Stages have to end at epochs that were measured."""
+        table = self._table(name)
+        lines: list[str] = []
+        for cell in table.cells:
+            run = self.archive["runs"].get(cell.run)
+            if cell.place["evaluation"] != evaluation or run is None:
+                continue
+            seeds = list(run["seeds"].values())
+            kinds = [stage["kind"] for stage in run["spec"]["stages"]]
+            if not lines:
+                heads = [f"{'last' if i and kind in kinds[:i] else 'after'} {kind}" for i, kind in enumerate(kinds)]
+                lines = [f"| images | SLC | {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(kinds) + 1)]
+            ends = [f"{value:.1f}" for value in np.mean([stage_ends(seed) for seed in seeds], axis=0)]
+            lines.append(f"| {cell.place['images']} | {cell.place['slc']} | {' | '.join(ends)} |")
+        return "\n".join(lines)
+
     def labels(self, name: str) -> str:
         """How many bytes the labels behind a table take on disk, and each of them."""
         table = self._table(name)
@@ -164,6 +185,15 @@ class Document:
                 what = re.sub(r" [0-9a-f]{10}$", "", kind)  # without the key of a dataset or teacher
                 lines.append(f"| {'' if number else f'`{command}`'} | {what} | {60 * value:.1f} |")
         return "\n".join(lines)
+
+
+def stage_ends(seed: dict[str, Any]) -> list[float]:
+    """Accuracy of an archived training at the end of each of its stages."""
+    top1 = dict(zip(seed["curve"]["epoch"], seed["curve"]["top1"], strict=True))
+    ends = [*seed["stage_starts"][1:], max(top1)]
+    if missing := [epoch for epoch in ends if epoch not in top1]:
+        raise UserError(f"accuracy was not measured after epoch {missing[0]}, where a stage ends; see `measure_every`")
+    return [top1[epoch] for epoch in ends]
 
 
 def _gain(ours: pd.Series | None, other: pd.Series | None) -> float | None:
