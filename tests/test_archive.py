@@ -129,6 +129,19 @@ def test_what_others_archived_stays_and_what_is_not_shown_goes(plan: Plan, tmp_p
     assert read_json(path)["runs"] == archive["runs"]  # the archived seed stays
 
 
+def test_the_cost_of_a_teacher_that_was_not_needed_again_stays(plan: Plan, tmp_path: Path) -> None:
+    finish(plan)
+    (teacher,) = plan.teachers
+    timing = plan.teacher_dir(teacher) / "timing.json"
+    write_json(timing, {"kind": "squeeze net@32", "device": "cpu", "seconds": 1800.0, "work": 1.0})
+    collect(plan, tmp_path / "study.json", "snakemake here")
+    before = read_json(tmp_path / "study.json")["costs"]["snakemake here"]
+    assert before["squeeze net@32"] == 0.5
+    timing.unlink()
+    collect(plan, tmp_path / "study.json", "snakemake here")
+    assert read_json(tmp_path / "study.json")["costs"]["snakemake here"] == before
+
+
 def test_a_study_goes_on_from_its_archive(plan: Plan, tmp_path: Path) -> None:
     """Records and timings come back byte for byte, where they are missing and nowhere else."""
     finish(plan)

@@ -26,7 +26,8 @@ PARTS = ("tables", "figures", "runs", "analyses", "teachers", "costs")
 def collect(plan: Plan, path: Path, command: str) -> str:
     """Put the tables and figures of a plan into an archive, beside those of other plans that are there: what was done.
 
-    A seed that was archived before and is not in the results any more stays.
+    A seed that was archived before and is not in the results any more stays, and so does the cost of work that these
+    results were spared.
     """
     empty: Archive = {"format": FORMAT, **{part: {} for part in PARTS}}
     archive = read_archive(path) if path.exists() else empty
@@ -55,7 +56,7 @@ def collect(plan: Plan, path: Path, command: str) -> str:
         if found_teacher.exists():
             facts = {name: read_json(found_teacher)[name] for name in ("arch", "top1", "top5")}
             archive["teachers"][plan.slugs[key]] = facts | {"floor": plan.floors[key], "spec": to_dict(teacher)}
-    archive["costs"][command] = costs(plan)
+    archive["costs"][command] = archive["costs"].get(command, {}) | costs(plan)
     _drop_unused(archive)
     write_text(path, _text(archive))
     done, wanted = sum(map(len, records.values())), sum(plan.seeds.values())
