@@ -102,6 +102,7 @@ def spec(arch: str) -> RunSpec:
         loss=LossSpec("kl", {"temperature": T, "squared": False}),
         handover="carry",
         smoothing=SMOOTHING,
+        hard_temperature=1.0,
         sampling="permutation",
         top_k=None,
         measure_every=10,

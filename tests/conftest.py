@@ -318,6 +318,7 @@ def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
         "loss": LossSpec("kl", {"temperature": 20.0, "squared": False}),
         "handover": "carry",
         "smoothing": 0.8,
+        "hard_temperature": 1.0,
         "sampling": "permutation",
         "top_k": None,
         "measure_every": 10,

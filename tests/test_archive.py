@@ -159,6 +159,29 @@ def test_a_study_goes_on_from_its_archive(plan: Plan, tmp_path: Path) -> None:
     assert after == before
 
 
+def test_trainings_of_other_code_are_adopted_when_asked_for(plan: Plan, tmp_path: Path) -> None:
+    """The archive is of the time before `hard_temperature`, and of other code: other keys, the same settings."""
+    finish(plan)
+    collect(plan, tmp_path / "study.json", "snakemake here")
+    archive = read_json(tmp_path / "study.json")
+    old = {key: f"old{key[3:]}" for key in archive["runs"]}
+    archive["runs"] = {old[key]: run for key, run in archive["runs"].items()}
+    for run in archive["runs"].values():
+        del run["spec"]["hard_temperature"]
+    (first, second) = archive["runs"].values()
+    second["spec"]["lr"] *= 2  # no longer the same
+    write_json(tmp_path / "study.json", archive)
+    shutil.rmtree(Path(plan.results) / "runs")
+    assert "0 records restored" in restore(plan, tmp_path / "study.json")
+    assert "2 records restored" in restore(plan, tmp_path / "study.json", adopt=True)
+    (key,) = {path.parent.name.rpartition("_")[2] for path in Path(plan.results).glob("runs/*/*/seed-0.json")}
+    record = read_json(plan.record(key, 0))
+    assert (record["key"], record["adopted"], record["code"]) == (key, old[key], "c" * 64)
+    assert first["name"].endswith(key)
+    collect(plan, tmp_path / "study.json", "snakemake here")
+    assert read_json(tmp_path / "study.json")["runs"][key]["adopted"] == old[key]
+
+
 def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:
     record(plan, plan.tables["other"].cells[0].run, 0, 50.0)
     collect(plan, tmp_path / "study.json", "snakemake here")

@@ -274,6 +274,7 @@ def test_an_own_value_is_the_experiments() -> None:
 def test_what_a_training_does_not_use_is_not_in_its_key() -> None:
     plain, other = (run_fields(Evaluation("soft", smoothing=s, handover=h)) for s, h in ((0.8, "carry"), (0, "reset")))
     assert plain == other
+    assert run_fields(Evaluation("soft", hard_temperature="matched")) == plain
     assert run_fields(Evaluation(gift_weight=0.5)) == run_fields(Evaluation())
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from conftest import labels_spec, make_labels, run_spec
 from hald.errors import UserError
@@ -23,7 +25,7 @@ from hald.specs.run import AdaptiveSpec, LossSpec, RunSpec, Stage
 from hald.train import run as module
 from hald.train.batches import Batch, rendered
 from hald.train.hard import HardBatches
-from hald.train.losses import KL, CrossEntropy, Gift, Joint, Lpqld, smooth, soft_loss
+from hald.train.losses import KL, CrossEntropy, Gift, Joint, Lpqld, smooth, soft_loss, temperature_of
 from hald.train.pool import SoftPool, pool_ids
 from hald.train.run import Places, evaluate
 from hald.train.schedule import HeldOut, fixed_starts, goes_on, learning_rate, stage_at, watch
@@ -113,9 +115,40 @@ def test_hard_loss_against_numpy(rng: np.random.Generator) -> None:
     logits, target = rng.normal(size=(4, 6)), rng.dirichlet(np.ones(6), size=4)
     log_q = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     expected = -(target * log_q).sum(axis=1).mean()
-    assert float(CrossEntropy()(torch.from_numpy(logits), Batch(X, torch.from_numpy(target)))) == pytest.approx(
-        expected
-    )
+    batch = Batch(X, torch.from_numpy(target))
+    assert float(CrossEntropy()(torch.from_numpy(logits), batch)) == pytest.approx(expected)
+    # at a temperature: that of logits which are so much smaller, times its square
+    assert float(CrossEntropy(4.0)(torch.from_numpy(4 * logits), batch)) == pytest.approx(16 * expected)
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.25, 0.9))
+def test_the_temperature_of_a_confidence(seed: int, confidence: float) -> None:
+    logits = np.random.default_rng(seed).normal(0, 9, (50, 6))
+    found = temperature_of(torch.from_numpy(logits), confidence)
+
+    def mean(temperature: float) -> float:
+        p = np.exp(logits / temperature)
+        return float((p / p.sum(axis=1, keepdims=True)).max(axis=1).mean())
+
+    expected = [mean(found), max(min(confidence, mean(1)), mean(100))]  # between 1 and 100
+    assert expected[0] == pytest.approx(expected[1], abs=1e-3)
+
+
+def test_a_hard_stage_at_the_labels_own_temperature(digits: Path, store: Path, tmp_path: Path) -> None:
+    """Ten classes, smoothing 0.8: the class label says 0.28, and so do the teacher's labels at that temperature."""
+    records = {}
+    for given_one in (1.0, None):
+        target = places(digits, store, tmp_path / str(given_one))
+        evaluate(run_spec(hard_temperature=given_one), [0], target, CPU, IDENTITY)
+        records[given_one] = read_json(target.records / "seed-0.json")
+    found = records[None]["hard_temperature"]
+    labels = LabelStore(store)
+    q, scale = labels.read(["q", "scale"], 2).values()
+    z = (q.astype(np.float64) * scale[..., None]).reshape(-1, 10)
+    p = np.exp(z / found - (z / found).max(axis=1, keepdims=True))
+    assert (p.max(axis=1) / p.sum(axis=1)).mean() == pytest.approx(0.28, abs=1e-3)
+    assert records[1.0]["hard_temperature"] == 1.0
+    assert records[1.0]["curve"] != records[None]["curve"]
 
 
 def mixed_batch(rng: np.random.Generator, classes: int = 7) -> tuple[np.ndarray, np.ndarray, Batch]:

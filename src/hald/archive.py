@@ -6,17 +6,20 @@ import platform
 import re
 import time
 from collections import Counter
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from hald.errors import UserError
 from hald.files import read_json, write_json, write_text
 from hald.plan.model import Plan
+from hald.provenance import canonical
 from hald.specs.base import to_dict
+from hald.specs.run import RunSpec
 
 Archive = dict[str, Any]
 # What all seeds of a run have in common, and what they have not (beside the learning curve).
-SHARED = ("code", "format", "label_bytes", "slc_effective", "spec", "versions")
+SHARED = ("adopted", "code", "format", "hard_temperature", "label_bytes", "slc_effective", "spec", "versions")
 OWN = ("top1", "top5", "best", "stage_starts")
 LINE: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
 FORMAT = 1
@@ -45,7 +48,7 @@ def collect(plan: Plan, path: Path, command: str) -> str:
         known = archive["runs"].get(key, {"seeds": {}})["seeds"]
         if seeds:
             first = read_json(plan.record(key, seeds[0]))
-            facts = {name: first[name] for name in SHARED}
+            facts = {name: first[name] for name in SHARED if name in first}
             found = {str(seed): compact(plan, key, seed) for seed in seeds}
             archive["runs"][key] = {"name": plan.slugs[key], **facts, "seeds": known | found}
     for key in plan.analyses:
@@ -150,24 +153,42 @@ def whole_record(archive: Archive, key: str, seed: str) -> dict[str, Any]:
     return shared | {name: own[name] for name in OWN} | {"key": key, "seed": int(seed), "curve": curve}
 
 
-def restore(plan: Plan, path: Path) -> str:
+def restore(plan: Plan, path: Path, adopt: bool = False) -> str:
     """Put archived records and analyses of a plan back into its results, where they are missing: what was done.
 
     A study goes on from there on another machine. Keys carry parameters and code, so only what would come out again
-    is taken; a student that an analysis wants is trained again.
+    is taken; a student that an analysis wants is trained again. With `adopt` trainings that other code made with the
+    same settings are taken too; their records say so.
     """
     archive = read_archive(path)
+    sources = {key: key for key in plan.runs.keys() & archive["runs"].keys()}
+    sources = (_by_settings(plan, archive) if adopt else {}) | sources
     found = 0
-    for key in plan.runs.keys() & archive["runs"].keys():
+    for key, source in sources.items():
         for seed in range(plan.seeds[key]):
-            record, own = plan.record(key, seed), archive["runs"][key]["seeds"].get(str(seed))
+            record, own = plan.record(key, seed), archive["runs"][source]["seeds"].get(str(seed))
             if own and not record.exists():
                 if own.get("timing"):
                     write_json(record.with_suffix(".timing.json"), own["timing"])
-                write_json(record, whole_record(archive, key, str(seed)))
+                adopted = {} if source == key else {"key": key, "adopted": source}
+                write_json(record, whole_record(archive, source, str(seed)) | adopted)
                 found += 1
     for key in plan.analyses.keys() & archive["analyses"].keys():
         if not plan.analysis_file(key).exists():
             write_json(plan.analysis_file(key), archive["analyses"][key])
     there = sum(plan.record(key, seed).exists() for key in plan.runs for seed in range(plan.seeds[key]))
     return f"{plan.results}: {found} records restored; {there} of {sum(plan.seeds.values())} trainings are there"
+
+
+def _by_settings(plan: Plan, archive: Archive) -> dict[str, str]:
+    """Planned runs that an archived one has the settings of, whatever code made it: planned key -> archived key."""
+    archived = {_settings(run["spec"]): key for key, run in archive["runs"].items()}
+    planned = {key: _settings(to_dict(spec)) for key, spec in plan.runs.items()}
+    return {key: archived[settings] for key, settings in planned.items() if settings in archived}
+
+
+def _settings(spec: dict[str, Any]) -> str:
+    """Everything that decides a training, as text. A setting that came later than the record has its default."""
+    wanted = [field for field in fields(RunSpec) if field.name not in RunSpec.NOT_IDENTITY]
+    later = {field.name: field.default for field in wanted if field.default is not MISSING}
+    return canonical(later | {field.name: spec[field.name] for field in wanted if field.name in spec})

@@ -94,18 +94,24 @@ def _add_archive(commands: Any) -> None:
         description="Tables, figures and records of the config's experiments, as far as they are finished, go into\n"
         "FILE (JSON, an entry per line), with command, date, versions and this machine: call it where they were made.\n"
         "What other experiments have put there stays. With --restore records go the other way, into the results, so\n"
-        "that a study goes on in a fresh clone or on another machine. A document docs/NAME.md is made from\n"
+        "that a study goes on in a fresh clone or on another machine; with --adopt also after an upgrade, if you know\n"
+        "that the change does not matter to them. A document docs/NAME.md is made from\n"
         "docs/study.json and its template docs/NAME.in.md by `snakemake --cores 1 -- docs/NAME.md`;\n"
         "a template's words:\n\n"
         "  {{table ID}}  {{figure ID}}  {{teachers}}  {{costs}}\n"
         "  {{cell ID | ROW | COLUMN}}   {{gain ID | ROW | COLUMN | ROW | COLUMN}}\n"
-        "  {{gains ID | EVALUATION | OTHER}}   {{labels ID}}",
+        "  {{gains ID | EVALUATION | OTHER}}   {{stages ID | EVALUATION}}   {{labels ID}}",
         epilog="examples:\n  hald archive docs/study.json --config 'experiments=[cpu_study]'\n"
         "  hald archive docs/study.json --restore --config 'experiments=[cpu_study]'",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     archive.add_argument("file", type=Path, metavar="FILE")
     archive.add_argument("--restore", action="store_true", help="put FILE's records back into the results")
+    archive.add_argument(
+        "--adopt",
+        action="store_true",
+        help="with --restore: also records that other code made with the same settings; they say so",
+    )
     _add_config(archive)
     archive.set_defaults(run=_archive)
 
@@ -157,7 +163,7 @@ def _archive(options: argparse.Namespace) -> int:
 
     plan = make_plan(config_from(options.config))
     if options.restore:
-        print(restore(plan, options.file))
+        print(restore(plan, options.file, options.adopt))
         return 0
     asked = [pair for pair in options.config if pair.split("=")[0] not in ("results", "stores")]  # where, not what
     print(collect(plan, options.file, shlex.join(["snakemake", *(["--config", *asked] if asked else [])])))

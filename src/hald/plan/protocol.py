@@ -38,6 +38,7 @@ def protocol(evaluation: Evaluation, epochs: int, where: Where, published: Publi
     if evaluation.label_uses and hard.value == 0:  # labels enough for all epochs
         evaluation = replace(evaluation, order="soft")
     stages = stages_of(evaluation, epochs, int(hard.value))
+    has_hard = any(stage.kind == "hard" for stage in stages)
     return {
         "stages": stages,
         "epochs": epochs,
@@ -46,10 +47,15 @@ def protocol(evaluation: Evaluation, epochs: int, where: Where, published: Publi
         "origin": origin,
         # what a training does not use has one value, so that the same training has one key
         "handover": evaluation.handover if len(stages) > 1 else "carry",
-        "smoothing": evaluation.smoothing if any(stage.kind == "hard" for stage in stages) else 0.0,
+        "smoothing": evaluation.smoothing if has_hard else 0.0,
+        "hard_temperature": _temperature(evaluation) if has_hard else 1.0,
         **{name: setting.value for name, setting in rates.items()},
         **{name: getattr(evaluation, name) for name in PLAIN},
     }
+
+
+def _temperature(evaluation: Evaluation) -> float | None:
+    return None if isinstance(evaluation.hard_temperature, str) else evaluation.hard_temperature
 
 
 def _chosen(value: float | None, published: Setting) -> Setting:

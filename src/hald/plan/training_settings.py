@@ -102,6 +102,13 @@ class Evaluation:
         "AdamW's state at a stage boundary: carried over (as released) or cleared", "carry"
     )
     smoothing: float = option("Label smoothing of hard labels", 0.8, minimum=0, maximum=1)
+    hard_temperature: float | Literal["matched"] = option(
+        "Temperature of the hard stage's cross-entropy, which is times its square; matched: the one at which the "
+        "teacher's labels are as confident as the smoothed class labels, so that both kinds of stages want logits of "
+        "one size",
+        1.0,
+        exclusiveMinimum=0,
+    )
     sampling: Literal["permutation", "epoch", "replacement"] = option(
         "How stored batches are drawn: each once per pass over the pool, distinct ones in every epoch (LPQLD), or with "
         "replacement (LPLD)",

@@ -66,6 +66,7 @@ EVALUATIONS = {
     "gift": PURPLE,
     "lpqld": ORANGE,
     "hald_matched": SKY,
+    "hald_aligned": GREEN,
 }
 IMAGE_SETS = {"fadrm": BLUE, "fadrm_plus": SKY, "rded": GREEN, "sre2l": ORANGE, "lpld": PURPLE, "real": GREY}
 NAMES = {
@@ -76,6 +77,7 @@ NAMES = {
     "gift": "GIFT",
     "lpqld": "LPQLD",
     "hald_matched": "HALD, matched (T²)",
+    "hald_aligned": "HALD, aligned",
     "hald_reset": "HALD, optimiser reset",
     "hald_adaptive": "HALD, adaptive",
     "fadrm": "FADRM",

@@ -68,6 +68,8 @@ class RunSpec:
     compile: str
     threads: int
     origin: dict[str, str]
+    # What came later has the value that trainings without it had.
+    hard_temperature: float | None = 1.0  # None: where the teacher's labels are as confident as smoothed class labels
 
     @property
     def slc(self) -> float:

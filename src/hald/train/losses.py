@@ -3,6 +3,7 @@
 `KL`, `Joint`, `Gift` and `Lpqld` are for soft stages, `CrossEntropy` for hard ones. The loop knows none of them.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -112,11 +113,26 @@ class Lpqld:
 
 @dataclass(frozen=True)
 class CrossEntropy:
-    """Cross-entropy against smoothed, mixed class probabilities at temperature 1: the hard stage."""
+    """Cross-entropy against smoothed, mixed class probabilities: the hard stage.
+
+    At a temperature other than the paper's 1 it is times its square, so that gradients keep their size.
+    """
+
+    temperature: float = 1.0
 
     def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
         """Target: probabilities (B, C)."""
-        return F.cross_entropy(logits, batch.target)
+        return F.cross_entropy(logits / self.temperature, batch.target) * self.temperature**2
+
+
+def temperature_of(logits: Tensor, confidence: float) -> float:
+    """The temperature in [1, 100] at which the largest probability of (n, C) logits is `confidence` on average."""
+    low, high = 1.0, 100.0
+    for _ in range(40):  # the mean falls as the temperature rises
+        middle = math.sqrt(low * high)
+        mean = float(F.softmax(logits / middle, dim=1).amax(dim=1).mean())
+        low, high = (middle, high) if mean > confidence else (low, middle)
+    return round(high, 4)
 
 
 def smooth(classes: Tensor, smoothing: float) -> Tensor:

@@ -105,6 +105,11 @@ class SoftPool:
         ]
         return Batch(*(torch.cat(values) for values in zip(*(vars(part).values() for part in parts), strict=True)))
 
+    def logits(self) -> Tensor:
+        """The teacher's answers (n, C) to the first `LOOKED_AT` crops of the pool."""
+        count = min(self.rows(self.spec.pool - 1).stop, LOOKED_AT)
+        return self._target(slice(0, count))
+
     def _batch(self, x: Tensor, part: slice) -> Iterator[Batch]:
         """A stored batch, or what is left of it without held-out images (nothing, if fewer than two)."""
         batch = self._whole(x, part)
@@ -114,9 +119,11 @@ class SoftPool:
             yield _some(batch, self.usable[part])
 
     def _whole(self, x: Tensor, part: slice) -> Batch:
+        return Batch(x, self._target(part), self.classes_of[0][part], self.classes_of[1][part], self.share[part])
+
+    def _target(self, part: slice) -> Tensor:
         logits = self.codec.decode({name: array[part] for name, array in self.labels.items()}, self.classes)
-        target = keep_top(logits, self.spec.top_k) if self.spec.top_k else logits
-        return Batch(x, target, self.classes_of[0][part], self.classes_of[1][part], self.share[part])
+        return keep_top(logits, self.spec.top_k) if self.spec.top_k else logits
 
 
 def _some(batch: Batch, which: NDArray[np.bool_]) -> Batch:

@@ -29,7 +29,7 @@ from hald.specs.base import Identity, to_dict
 from hald.specs.run import RunSpec
 from hald.train.batches import Batch
 from hald.train.hard import HardBatches
-from hald.train.losses import CrossEntropy, Loss, Lpqld, soft_loss
+from hald.train.losses import CrossEntropy, Loss, Lpqld, soft_loss, temperature_of
 from hald.train.pool import SoftPool
 from hald.train.schedule import HeldOut, Watch, fixed_starts, goes_on, learning_rate, stage_at, watch
 from hald.train.step import Student, make_student
@@ -64,6 +64,7 @@ class Material:
     held: HeldOut | None  # adaptive schedule
     device: torch.device
     label_bytes: int
+    hard_temperature: float
 
 
 @dataclass
@@ -133,7 +134,15 @@ def load_material(spec: RunSpec, places: Places, device: torch.device) -> Materi
         HeldOut(whole, labels[out], pool.crops_of(held)) if spec.adaptive else None,
         device,
         label_bytes(store, spec.pool),
+        hard_temperature(spec, pool),
     )
+
+
+def hard_temperature(spec: RunSpec, pool: SoftPool) -> float:
+    """That of the hard stage: as given, or where teacher and smoothed class labels are equally sure of themselves."""
+    if spec.hard_temperature is not None:
+        return spec.hard_temperature
+    return temperature_of(pool.logits(), 1 - spec.smoothing + spec.smoothing / spec.classes)
 
 
 def label_bytes(store: LabelStore, pool: int) -> int:
@@ -179,7 +188,7 @@ def result(material: Material, course: Course, seed: int) -> dict[str, Any]:
     """What a finished training is remembered by. The last epoch counts; the best one is for information."""
     last, best = course.curve[-1], max(course.curve, key=lambda point: point["top1"])
     return {
-        "format": 2,
+        "format": 3,
         "spec": to_dict(material.spec),
         "seed": seed,
         "top1": last["top1"],
@@ -189,6 +198,7 @@ def result(material: Material, course: Course, seed: int) -> dict[str, Any]:
         "curve": course.curve,
         "label_bytes": material.label_bytes,
         "slc_effective": material.spec.slc,
+        "hard_temperature": material.hard_temperature,
     }
 
 
@@ -207,7 +217,7 @@ def train_epoch(material: Material, student: Student, course: Course, seed: int,
         batches = material.pool.epoch(seed, number, inside)
         loss_function: Loss = soft_loss(spec.loss, epoch, course.temperature)
     else:
-        batches, loss_function = material.hard.epoch(seed, epoch), CrossEntropy()
+        batches, loss_function = material.hard.epoch(seed, epoch), CrossEntropy(material.hard_temperature)
     losses, logits, batch = student.steps(batches, loss_function)
     loss = _mean_loss(losses, f"seed {seed}: epoch {epoch} ({kind} stage)", spec.lr)
     if isinstance(loss_function, Lpqld):
