@@ -178,8 +178,15 @@ def test_trainings_of_other_code_are_adopted_when_asked_for(plan: Plan, tmp_path
     record = read_json(plan.record(key, 0))
     assert (record["key"], record["adopted"], record["code"]) == (key, old[key], "c" * 64)
     assert first["name"].endswith(key)
+    # one seed is trained anew: it was made by today's code, the other one still says whose it is
+    new = {name: value for name, value in read_json(plan.record(key, 1)).items() if name != "adopted"}
+    write_json(plan.record(key, 1), new | {"code": "d" * 64, "top1": 77.0})
+    before = [plan.record(key, seed).read_bytes() for seed in (0, 1)]
     collect(plan, tmp_path / "study.json", "snakemake here")
-    assert read_json(tmp_path / "study.json")["runs"][key]["adopted"] == old[key]
+    for seed in (0, 1):
+        plan.record(key, seed).unlink()
+    restore(plan, tmp_path / "study.json")
+    assert [plan.record(key, seed).read_bytes() for seed in (0, 1)] == before
 
 
 def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_a_job_that_goes_back_to_the_queue_is_not_waited_for(queue: Path, capsys
     (queue.parent / "squeue").write_text(f"#!/bin/sh\ncat {queue}; [ ! -s {queue} ] || {later}\n")
     wait_for_jobs(queue.parent, interval=0.0)
     assert (queue.parent / "cancelled").read_text() == "11\n"
-    assert capsys.readouterr().out == "waiting for 11 running (rule_rank_wildcards_b)\n"
+    assert "waiting for 11 running (rule_rank_wildcards_b)\nwaiting for 11 pending" in capsys.readouterr().out
 
 
 def test_no_answer_is_not_an_empty_queue(queue: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,6 +37,7 @@ class Plugin:
         plugin = self
         self.Executor, self.query_job_status, self.reported = Executor, ask, dict[str, str]()
         self.get_min_job_age = lambda: ages.pop(0)
+        self.is_query_tool_available = lambda tool: tool in ("squeue", "sacct")
 
     def check(self, jobs: list[Any]) -> list[str]:
         """Look at all jobs; the numbers of those that are still waited for."""
@@ -70,6 +71,7 @@ def test_the_installed_plugin_has_what_is_wrapped() -> None:
 
     assert callable(installed.query_job_status)
     assert callable(installed.get_min_job_age)
+    assert callable(installed.is_query_tool_available)
     assert callable(installed.Executor.check_active_jobs)
 
 
@@ -81,18 +83,24 @@ def test_a_silent_slurm_is_asked_again(patient: Any, caplog: pytest.LogCaptureFi
     assert [plugin.get_min_job_age(), plugin.get_min_job_age()] == [300, 300]
 
 
+def test_a_state_may_have_more_words(patient: Any) -> None:
+    plugin = patient([({"7": "CANCELLED by 1000", "8": "RUNNING"}, 0.1)])
+    assert plugin.check([job("7"), job("8")]) == ["8"]
+    assert plugin.reported == {"7": "CANCELLED"}
+
+
 @pytest.mark.parametrize(
     ("queue", "there", "state"),
     [
-        ([], True, "COMPLETED"),  # it had ended before it was forgotten
-        ([], False, "FAILED"),  # so that Snakemake submits it again
-        (["COMPLETED"], False, "COMPLETED"),  # only the database does not know it yet
-        (["RUNNING"], False, None),
+        ({}, True, "COMPLETED"),  # it had ended before it was forgotten
+        ({}, False, "FAILED"),  # so that Snakemake submits it again
+        ({"7": "COMPLETED"}, False, "COMPLETED"),  # only the database does not know it yet
+        ({"7": "RUNNING"}, False, None),
         (None, False, None),  # the queue cannot be asked: nothing is known
     ],
 )
 def test_what_became_of_a_job_that_is_not_named(
-    queue: list[str] | None,
+    queue: dict[str, str] | None,
     there: bool,
     state: str | None,
     patient: Any,
@@ -100,7 +108,7 @@ def test_what_became_of_a_job_that_is_not_named(
     tmp_path: Path,
 ) -> None:
     asked = []
-    monkeypatch.setattr("hald.slurm_plugin.states_of", lambda *question: asked.append(question) or queue)
+    monkeypatch.setattr("hald.slurm_plugin.states_of_run", lambda name: asked.append(name) or queue)
     (tmp_path / "one").touch()
     if there:
         (tmp_path / "two").touch()
@@ -108,12 +116,25 @@ def test_what_became_of_a_job_that_is_not_named(
     left = plugin.check([job("7", tmp_path / "one", tmp_path / "two"), job("8")])
     assert plugin.reported == ({"7": state} if state else {})
     assert left == (["8"] if state else ["7", "8"])
-    assert asked == [("7", "--name=this run")]  # a number alone may be another job's by now
+    assert asked == ["this run"]  # a number alone may be another job's by now
+
+
+@pytest.mark.parametrize("disabled", [True, False])
+def test_sacct_is_there_where_there_is_accounting(
+    disabled: bool, patient: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answer = "echo 'Slurm accounting storage is disabled' >&2; exit 1" if disabled else "exit 0"
+    (tmp_path / "sacct").write_text(f"#!/bin/sh\n{answer}\n")
+    (tmp_path / "sacct").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    plugin = patient([])
+    assert plugin.is_query_tool_available("squeue")
+    assert plugin.is_query_tool_available("sacct") != disabled
 
 
 def test_a_job_may_be_missing_for_a_while(patient: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It was named again in between, so it has not been missing for long."""
-    monkeypatch.setattr("hald.slurm_plugin.states_of", lambda *_question: [])
+    monkeypatch.setattr("hald.slurm_plugin.states_of_run", lambda _name: {})
     clock = iter([0.0, 50.0, 100.0, 150.0, 165.0])
     monkeypatch.setattr("hald.slurm_plugin.time", SimpleNamespace(monotonic=lambda: next(clock)))
     answers: list[dict[str, str]] = [{}, {"7": "RUNNING"}, {}, {}, {}]

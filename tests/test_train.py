@@ -121,17 +121,29 @@ def test_hard_loss_against_numpy(rng: np.random.Generator) -> None:
     assert float(CrossEntropy(4.0)(torch.from_numpy(4 * logits), batch)) == pytest.approx(16 * expected)
 
 
-@given(st.integers(0, 2**32 - 1), st.floats(0.25, 0.9))
+@given(st.integers(0, 2**32 - 1), st.floats(0.25, 0.8))
 def test_the_temperature_of_a_confidence(seed: int, confidence: float) -> None:
     logits = np.random.default_rng(seed).normal(0, 9, (50, 6))
     found = temperature_of(torch.from_numpy(logits), confidence)
+    p = np.exp(logits / found)
+    assert (p / p.sum(axis=1, keepdims=True)).max(axis=1).mean() == pytest.approx(confidence, abs=1e-3)
 
-    def mean(temperature: float) -> float:
-        p = np.exp(logits / temperature)
-        return float((p / p.sum(axis=1, keepdims=True)).max(axis=1).mean())
 
-    expected = [mean(found), max(min(confidence, mean(1)), mean(100))]  # between 1 and 100
-    assert expected[0] == pytest.approx(expected[1], abs=1e-3)
+@pytest.mark.parametrize("confidence", [1 / 6, 0.9999])
+def test_a_confidence_that_no_temperature_gives_is_refused(confidence: float, rng: np.random.Generator) -> None:
+    """Smoothing 1 (a sixth for each of six classes), and hardly any with an unsure teacher."""
+    with pytest.raises(UserError, match=rf"class labels' {confidence:.3f} does not lie between"):
+        temperature_of(torch.from_numpy(rng.normal(0, 2, (50, 6))), confidence)
+
+
+def test_held_out_images_have_no_say_in_the_temperature(store: Path) -> None:
+    images = torch.from_numpy(LabelStore(store).images())
+    labels = torch.arange(10).repeat_interleave(2)
+    held = np.arange(20) % 2 == 1
+    everything, seen = (SoftPool(LabelStore(store), run_spec(), images, labels, which) for which in (None, held))
+    assert seen.usable is not None
+    assert torch.equal(seen.logits(), everything.logits()[torch.from_numpy(seen.usable)])
+    assert len(seen.logits()) < len(everything.logits())
 
 
 def test_a_hard_stage_at_the_labels_own_temperature(digits: Path, store: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import os
 import platform
 import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from hald.specs.base import to_dict
 from hald.specs.run import RunSpec
 
 Archive = dict[str, Any]
-# What all seeds of a run have in common, and what they have not (beside the learning curve).
+# What the seeds of a run have in common as a rule (one that was adopted differs), and what is a seed's own.
 SHARED = ("adopted", "code", "format", "hard_temperature", "label_bytes", "slc_effective", "spec", "versions")
 OWN = ("top1", "top5", "best", "stage_starts")
 LINE: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
@@ -45,12 +45,8 @@ def collect(plan: Plan, path: Path, command: str) -> str:
     for name, figure in plan.figures.items():
         archive["figures"][name] = to_dict(figure)
     for key, seeds in records.items():
-        known = archive["runs"].get(key, {"seeds": {}})["seeds"]
         if seeds:
-            first = read_json(plan.record(key, seeds[0]))
-            facts = {name: first[name] for name in SHARED if name in first}
-            found = {str(seed): compact(plan, key, seed) for seed in seeds}
-            archive["runs"][key] = {"name": plan.slugs[key], **facts, "seeds": known | found}
+            archive["runs"][key] = _entry(plan.slugs[key], _archived(archive, key) | _finished(plan, key, seeds))
     for key in plan.analyses:
         if plan.analysis_file(key).exists():
             archive["analyses"][key] = read_json(plan.analysis_file(key))
@@ -59,7 +55,8 @@ def collect(plan: Plan, path: Path, command: str) -> str:
         if found_teacher.exists():
             facts = {name: read_json(found_teacher)[name] for name in ("arch", "top1", "top5")}
             archive["teachers"][plan.slugs[key]] = facts | {"floor": plan.floors[key], "spec": to_dict(teacher)}
-    archive["costs"][command] = archive["costs"].get(command, {}) | costs(plan)
+    before, now = archive["costs"].get(command, {}), costs(plan)
+    archive["costs"][command] = {kind: max(before.get(kind, 0), now.get(kind, 0)) for kind in sorted({*before, *now})}
     _drop_unused(archive)
     write_text(path, _text(archive))
     done, wanted = sum(map(len, records.values())), sum(plan.seeds.values())
@@ -84,13 +81,33 @@ def _text(archive: Archive) -> str:
     return f'{{"format":{archive["format"]},\n' + ",\n".join(parts) + "}\n"
 
 
-def compact(plan: Plan, key: str, seed: int) -> dict[str, Any]:
-    """One record without what all seeds share; its learning curve as columns; the seconds it took."""
-    record = read_json(plan.record(key, seed))
-    timing = plan.record(key, seed).with_suffix(".timing.json")
-    curve = {name: [point[name] for point in record["curve"]] for name in record["curve"][0]}
-    kept = {name: record[name] for name in OWN}
-    return kept | {"curve": curve, "timing": read_json(timing) if timing.exists() else None}
+def _finished(plan: Plan, key: str, seeds: list[int]) -> dict[str, dict[str, Any]]:
+    """Records of a run by seed, each with its timing."""
+    found = {}
+    for seed in seeds:
+        timing = plan.record(key, seed).with_suffix(".timing.json")
+        seconds = read_json(timing) if timing.exists() else None
+        found[str(seed)] = read_json(plan.record(key, seed)) | {"timing": seconds}
+    return found
+
+
+def _archived(archive: Archive, key: str) -> dict[str, dict[str, Any]]:
+    """The same of an archived run."""
+    seeds = archive["runs"].get(key, {"seeds": {}})["seeds"]
+    return {seed: whole_record(archive, key, seed) | {"timing": own["timing"]} for seed, own in seeds.items()}
+
+
+def _entry(name: str, records: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """A run as it is archived: what its seeds share once, of each seed its own, curves as columns."""
+    first = records[min(records)]
+    facts = {name: first[name] for name in SHARED if name in first}
+    seeds = {}
+    for seed, record in records.items():
+        curve = {name: [point[name] for point in record["curve"]] for name in record["curve"][0]}
+        seeds[seed] = {name: record[name] for name in OWN} | {"curve": curve, "timing": record["timing"]}
+        if differs := {name: record.get(name) for name in SHARED if record.get(name) != facts.get(name)}:
+            seeds[seed]["differs"] = differs
+    return {"name": name, **facts, "seeds": seeds}
 
 
 def costs(plan: Plan) -> dict[str, float]:
@@ -149,7 +166,8 @@ def whole_record(archive: Archive, key: str, seed: str) -> dict[str, Any]:
     run = archive["runs"][key]
     own = run["seeds"][seed]
     curve = [dict(zip(own["curve"], values, strict=True)) for values in zip(*own["curve"].values(), strict=True)]
-    shared = {name: run[name] for name in SHARED if name in run}
+    shared = {name: run[name] for name in SHARED if name in run} | own.get("differs", {})
+    shared = {name: value for name, value in shared.items() if value is not None}
     return shared | {name: own[name] for name in OWN} | {"key": key, "seed": int(seed), "curve": curve}
 
 
@@ -161,17 +179,15 @@ def restore(plan: Plan, path: Path, adopt: bool = False) -> str:
     same settings are taken too; their records say so.
     """
     archive = read_archive(path)
-    sources = {key: key for key in plan.runs.keys() & archive["runs"].keys()}
-    sources = (_by_settings(plan, archive) if adopt else {}) | sources
+    sources = {key: [key] for key in plan.runs if key in archive["runs"]}
+    for key, others in _by_settings(plan, archive).items() if adopt else ():
+        sources[key] = [*sources.get(key, []), *others]
     found = 0
-    for key, source in sources.items():
+    for key, keys in sources.items():
         for seed in range(plan.seeds[key]):
-            record, own = plan.record(key, seed), archive["runs"][source]["seeds"].get(str(seed))
-            if own and not record.exists():
-                if own.get("timing"):
-                    write_json(record.with_suffix(".timing.json"), own["timing"])
-                adopted = {} if source == key else {"key": key, "adopted": source}
-                write_json(record, whole_record(archive, source, str(seed)) | adopted)
+            source = next((source for source in keys if str(seed) in archive["runs"][source]["seeds"]), None)
+            if source and not plan.record(key, seed).exists():
+                _restore_seed(archive, source, str(seed), plan.record(key, seed), key)
                 found += 1
     for key in plan.analyses.keys() & archive["analyses"].keys():
         if not plan.analysis_file(key).exists():
@@ -180,15 +196,29 @@ def restore(plan: Plan, path: Path, adopt: bool = False) -> str:
     return f"{plan.results}: {found} records restored; {there} of {sum(plan.seeds.values())} trainings are there"
 
 
-def _by_settings(plan: Plan, archive: Archive) -> dict[str, str]:
-    """Planned runs that an archived one has the settings of, whatever code made it: planned key -> archived key."""
-    archived = {_settings(run["spec"]): key for key, run in archive["runs"].items()}
+def _restore_seed(archive: Archive, source: str, seed: str, record: Path, key: str) -> None:
+    """Write one record and its timing; under another key it says whose it was."""
+    timing = archive["runs"][source]["seeds"][seed]["timing"]
+    if timing:
+        write_json(record.with_suffix(".timing.json"), timing)
+    adopted = {} if source == key else {"key": key, "adopted": source}
+    write_json(record, whole_record(archive, source, seed) | adopted)
+
+
+def _by_settings(plan: Plan, archive: Archive) -> dict[str, list[str]]:
+    """Archived runs with the settings of a planned one, whatever code made them: planned key -> archived keys."""
+    archived = defaultdict(list)
+    for key, run in archive["runs"].items():
+        archived[_settings(run["spec"])].append(key)
     planned = {key: _settings(to_dict(spec)) for key, spec in plan.runs.items()}
     return {key: archived[settings] for key, settings in planned.items() if settings in archived}
 
 
 def _settings(spec: dict[str, Any]) -> str:
-    """Everything that decides a training, as text. A setting that came later than the record has its default."""
+    """Everything that decides a training, as text: the keys of dataset and labels too.
+
+    A setting of the run itself that came later than the record has its default.
+    """
     wanted = [field for field in fields(RunSpec) if field.name not in RunSpec.NOT_IDENTITY]
     later = {field.name: field.default for field in wanted if field.default is not MISSING}
     return canonical(later | {field.name: spec[field.name] for field in wanted if field.name in spec})

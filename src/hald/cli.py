@@ -161,6 +161,8 @@ def _archive(options: argparse.Namespace) -> int:
     from hald.plan import make_plan
     from hald.plan.config import config_from
 
+    if options.adopt and not options.restore:
+        raise UserError("--adopt goes with --restore, which comes before new results are archived")
     plan = make_plan(config_from(options.config))
     if options.restore:
         print(restore(plan, options.file, options.adopt))

@@ -15,13 +15,13 @@ They can be made again anywhere, and no number in them is typed by hand.
 import inspect
 import math
 import re
+import statistics
 import tempfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from hald.archive import Archive, read_archive, unpack
@@ -85,7 +85,8 @@ class Document:
         table, made = self._table(name), self.archive["tables"][name]["made"]
         runs = [self.archive["runs"][cell.run] for cell in table.cells if cell.run in self.archive["runs"]]
         versions = sorted({f"{name} {value}" for run in runs for name, value in run["versions"].items()})
-        code = sorted({run["code"][:12] for run in runs})
+        seeds = [(run, seed) for run in runs for seed in run["seeds"].values()]
+        code = sorted({seed.get("differs", {}).get("code", run["code"])[:12] for run, seed in seeds})
         behind = [f"`{made['command']}`", made["date"], made["machine"], *versions]
         behind += [f"training code {', '.join(code)}"] if code else []
         return f"{to_markdown(table, cell_rows(table, self._sources(table)))}\n{'; '.join(behind)}."
@@ -141,19 +142,18 @@ class Document:
 
     def stages(self, name: str, evaluation: str) -> str:
         """Mean accuracy at the end of every stage. Stages have to end at epochs that were measured."""
-        table = self._table(name)
-        lines: list[str] = []
-        for cell in table.cells:
-            run = self.archive["runs"].get(cell.run)
-            if cell.place["evaluation"] != evaluation or run is None:
-                continue
-            seeds = list(run["seeds"].values())
-            kinds = [stage["kind"] for stage in run["spec"]["stages"]]
-            if not lines:
-                heads = [f"{'last' if i and kind in kinds[:i] else 'after'} {kind}" for i, kind in enumerate(kinds)]
-                lines = [f"| images | SLC | {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(kinds) + 1)]
-            ends = [f"{value:.1f}" for value in np.mean([stage_ends(seed) for seed in seeds], axis=0)]
-            lines.append(f"| {cell.place['images']} | {cell.place['slc']} | {' | '.join(ends)} |")
+        cells = [cell for cell in self._table(name).cells if cell.place["evaluation"] == evaluation]
+        found = [(cell.place, self.archive["runs"][cell.run]) for cell in cells if cell.run in self.archive["runs"]]
+        orders = {tuple(stage["kind"] for stage in run["spec"]["stages"]) for _, run in found}
+        if len(orders) != 1:
+            raise UserError(f"table '{name}' has {len(orders)} orders of stages of '{evaluation}', not one")
+        (kinds,) = orders
+        heads = [f"{'last' if kind in kinds[:i] else 'after'} {kind}" for i, kind in enumerate(kinds)]
+        lines = [f"| images | SLC | {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(kinds) + 1)]
+        for place, run in found:
+            ends = zip(*map(stage_ends, run["seeds"].values()), strict=True)
+            means = [f"{round(statistics.mean(values), 4):.1f}" for values in ends]
+            lines.append(f"| {place['images']} | {place['slc']} | {' | '.join(means)} |")
         return "\n".join(lines)
 
     def labels(self, name: str) -> str:

@@ -24,6 +24,7 @@ OVER = (
     "OUT_OF_MEMORY",
     "PREEMPTED",
     "BOOT_FAIL",
+    "DEADLINE",
     "REVOKED",
 )
 TRIES = 3
@@ -59,19 +60,16 @@ def unfiltered(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(("SQUEUE_", "SACCT_"))}
 
 
-def states_of(number: str, *only: str) -> list[str] | None:
-    """What the queue says of a job: nothing if it has forgotten it; None if that cannot be known.
-
-    `only`: further options of squeue. A controller that lost its memory may give a number twice.
-    """
-    states = _squeue("--states=all", "--format=%T", f"--jobs={number}", *only)
-    return None if states is None else states.split()
+def states_of_run(name: str) -> dict[str, str] | None:
+    """The queue's word on all jobs of one name: number -> state; None if that cannot be known."""
+    listing = _squeue("--states=all", "--format=%i|%T", f"--name={name}")
+    return None if listing is None else dict(line.split("|") for line in listing.split())
 
 
 def runs_now(number: str) -> bool | None:
     """Whether a job is in the queue or runs; None if that cannot be known."""
-    states = states_of(number)
-    return None if states is None else any(state not in OVER for state in states)
+    states = _squeue("--states=all", "--format=%T", f"--jobs={number}")
+    return None if states is None else any(state not in OVER for state in states.split())
 
 
 def queued_jobs(folder: Path) -> list[QueuedJob]:
@@ -135,8 +133,8 @@ def wait_for_jobs(folder: Path, interval: float = 5.0) -> None:
     said = ""
     while jobs := queued_jobs(folder):
         cancel([job for job in jobs if job.state in WAITING])
-        now = ", ".join(f"{job.number} {job.state.lower()} ({job.what})" for job in jobs if job.state not in WAITING)
-        if now and now != said:
+        now = ", ".join(f"{job.number} {job.state.lower()} ({job.what})" for job in jobs)
+        if now != said:
             print("waiting for", now, flush=True)
             said = now
         time.sleep(interval)

@@ -1,19 +1,22 @@
-"""Snakemake's Slurm plugin, made patient: a Slurm that is silent for a while, and one that forgets jobs.
+"""Snakemake's Slurm plugin, mended: a Slurm that is silent for a while, jobs that it forgets, words that it adds.
 
-Version 2.8 of the plugin waits for ever after either. When looks at the queue fail, as they do while a controller is
-started anew, it forgets all its jobs; and a job that Slurm does not name it believes to be on its way into the
-database.
+Version 2.8 of the plugin waits for ever after each of them. When looks at the queue fail, as they do while a controller
+is started anew, it forgets all its jobs. A job that Slurm does not name it believes to be on its way into the database.
+It does not know the state of a job that sacct calls `CANCELLED by 1000`. And it asks sacct where that is installed
+and the queue forgets soon, whether there is accounting or not.
 """
 
 import asyncio
+import functools
 import os
+import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from hald.slurm import states_of, unfiltered
+from hald.slurm import states_of_run, unfiltered
 
 
 def make_patient(pause: float = 10.0, patience: float = 60.0) -> None:
@@ -27,14 +30,15 @@ def make_patient(pause: float = 10.0, patience: float = 60.0) -> None:
         return
     for name in os.environ.keys() - unfiltered(os.environ).keys():
         del os.environ[name]
-    watch = Watch(patience)
-    plugin.query_job_status = _asked_again(plugin.query_job_status, watch, pause)
+    lost = LostJobs(patience)
+    plugin.query_job_status = _asked_again(plugin.query_job_status, lost, pause)
     plugin.get_min_job_age = _remembered(plugin.get_min_job_age)
-    plugin.Executor.check_active_jobs = _watched(plugin.Executor.check_active_jobs, watch)
+    plugin.is_query_tool_available = _with_accounting(plugin.is_query_tool_available)
+    plugin.Executor.check_active_jobs = _watched(plugin.Executor.check_active_jobs, lost)
     plugin.patient = True
 
 
-class Watch:
+class LostJobs:
     """Jobs that are waited for, by number, and since when Slurm's answers have not named them."""
 
     def __init__(self, patience: float) -> None:
@@ -47,11 +51,14 @@ class Watch:
         """Add the states of jobs that have been missing for too long, where they can be known."""
         now = time.monotonic()
         self.missing = {number: self.missing.get(number, now) for number in self.jobs if number not in states}
-        for number, since in self.missing.items():
-            known = states_of(number, f"--name={self.run}") if now - since >= self.patience else None
-            if known:  # the queue's word may be newer than the database's
-                states[number] = known[0]
-            elif known is not None:
+        lost = [number for number, since in self.missing.items() if now - since >= self.patience]
+        queue = states_of_run(self.run) if lost else None
+        if queue is None:
+            return
+        for number in lost:
+            if number in queue:  # its word may be newer than the database's
+                states[number] = queue[number]
+            else:
                 states[number] = self._outcome(number)
                 logger.warning(f"Slurm has forgotten job {number}; taken for {states[number].lower()}")
 
@@ -61,12 +68,12 @@ class Watch:
         return "COMPLETED" if done else "FAILED"
 
 
-def _watched(check: Callable[..., AsyncIterator[Any]], watch: Watch) -> Callable[..., AsyncIterator[Any]]:
+def _watched(check: Callable[..., AsyncIterator[Any]], lost: LostJobs) -> Callable[..., AsyncIterator[Any]]:
     """The plugin's check of all active jobs, so that it is known which these are."""
 
     async def watched(executor: Any, active_jobs: list[Any]) -> AsyncIterator[Any]:
-        watch.run = executor.run_uuid
-        watch.jobs = {job.external_jobid: job for job in active_jobs}
+        lost.run = executor.run_uuid
+        lost.jobs = {job.external_jobid: job for job in active_jobs}
         async for job in check(executor, active_jobs):
             yield job
 
@@ -74,7 +81,7 @@ def _watched(check: Callable[..., AsyncIterator[Any]], watch: Watch) -> Callable
 
 
 def _asked_again(
-    ask: Callable[..., Awaitable[Any]], watch: Watch, pause: float
+    ask: Callable[..., Awaitable[Any]], lost: LostJobs, pause: float
 ) -> Callable[[str, Any], Awaitable[Any]]:
     """The plugin's look at the queue or the database, until there is an answer."""
 
@@ -87,8 +94,9 @@ def _asked_again(
                 )
             silent = True
             await asyncio.sleep(pause)
-        watch.complete(answer[0], logger)
-        return answer
+        states = {number: state.partition(" ")[0] for number, state in answer[0].items()}  # CANCELLED by 1000
+        lost.complete(states, logger)
+        return states, answer[1]
 
     return asked_again
 
@@ -106,3 +114,22 @@ def _remembered(ask: Callable[[], int | None]) -> Callable[[], int | None]:
         return last[0]
 
     return remembered
+
+
+def _with_accounting(ask: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Whether a tool is there; of sacct, whether it has a database to ask."""
+
+    @functools.cache
+    def with_accounting(tool: str) -> bool:
+        return ask(tool) and (tool != "sacct" or not _says_disabled())
+
+    return with_accounting
+
+
+def _says_disabled() -> bool:
+    """Whether sacct says that this cluster keeps no accounts. A database that is slow is there."""
+    try:
+        done = subprocess.run(["sacct", "-X", "--noheader"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return "accounting storage is disabled" in done.stderr.lower()

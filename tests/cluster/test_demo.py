@@ -127,7 +127,11 @@ def lose_its_node(run: Run) -> Fault:
 def cancel_another(run: Run, but: int) -> Fault:
     """scancel a synthesis job; Snakemake submits it again."""
     fault = caught(run, 1, but)
+    name = name_of(fault.job)
     slurm("scancel", str(fault.job.number))
+    run.until(
+        lambda: any(name_of(job) == name and job.number != fault.job.number for job in run.running("recover")), LONG
+    )
     return fault
 
 

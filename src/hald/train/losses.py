@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from hald.errors import UserError
 from hald.specs.run import LossSpec
 from hald.train.batches import Batch
 
@@ -126,12 +127,21 @@ class CrossEntropy:
 
 
 def temperature_of(logits: Tensor, confidence: float) -> float:
-    """The temperature in [1, 100] at which the largest probability of (n, C) logits is `confidence` on average."""
-    low, high = 1.0, 100.0
-    for _ in range(40):  # the mean falls as the temperature rises
+    """The temperature from 1 to 100 at which the largest probability of (n, C) logits is `confidence` on average."""
+
+    def mean(temperature: float) -> float:
+        return float(F.softmax(logits / temperature, dim=1).amax(dim=1).mean())
+
+    low, high = 1.0, 100.0  # the mean falls as the temperature rises
+    if not mean(high) <= confidence <= mean(low):
+        raise UserError(
+            f"hard_temperature: matched: the stored labels' largest probability is {mean(low):.3f} on average, and "
+            f"{mean(high):.3f} at temperature 100; the smoothed class labels' {confidence:.3f} does not lie between. "
+            f"Change `smoothing`, or give hard_temperature a number"
+        )
+    for _ in range(40):
         middle = math.sqrt(low * high)
-        mean = float(F.softmax(logits / middle, dim=1).amax(dim=1).mean())
-        low, high = (middle, high) if mean > confidence else (low, middle)
+        low, high = (middle, high) if mean(middle) > confidence else (low, middle)
     return round(high, 4)
 
 

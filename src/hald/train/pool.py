@@ -106,9 +106,10 @@ class SoftPool:
         return Batch(*(torch.cat(values) for values in zip(*(vars(part).values() for part in parts), strict=True)))
 
     def logits(self) -> Tensor:
-        """The teacher's answers (n, C) to the first `LOOKED_AT` crops of the pool."""
+        """The teacher's answers (n, C) to those of the first `LOOKED_AT` crops of the pool that may be seen."""
         count = min(self.rows(self.spec.pool - 1).stop, LOOKED_AT)
-        return self._target(slice(0, count))
+        target = self._target(slice(0, count))
+        return target if self.usable is None else target[torch.from_numpy(self.usable[:count]).to(target.device)]
 
     def _batch(self, x: Tensor, part: slice) -> Iterator[Batch]:
         """A stored batch, or what is left of it without held-out images (nothing, if fewer than two)."""
