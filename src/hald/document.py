@@ -44,11 +44,10 @@ class Document:
 
     def filled(self, template: str) -> str:
         """The template with every `{{...}}` replaced."""
-        text = re.sub(r"\{\{([^{}]+)\}\}", lambda match: self._word(match[1].strip()), template)
-        left = re.search(r"\{\{.*|.*\}\}", text)
-        if left:
+        word = re.compile(r"\{\{([^{}]+)\}\}")
+        if left := re.search(r"\{\{.*|.*\}\}", word.sub("", template)):
             raise UserError(f"the template has braces without their partner: {left[0][:60]}")
-        return text
+        return word.sub(lambda match: self._word(match[1].strip()), template)
 
     def _word(self, text: str) -> str:
         name, _, rest = text.partition(" ")
