@@ -66,7 +66,6 @@ EVALUATIONS = {
     "gift": PURPLE,
     "lpqld": ORANGE,
     "hald_matched": SKY,
-    "hald_aligned": GREEN,
 }
 IMAGE_SETS = {"fadrm": BLUE, "fadrm_plus": SKY, "rded": GREEN, "sre2l": ORANGE, "lpld": PURPLE, "real": GREY}
 NAMES = {
