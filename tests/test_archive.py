@@ -87,6 +87,10 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     # deviation sqrt(2) of two seeds each: sqrt(2 / 2 + 2 / 2)
     assert "| images | SLC 4 | no gain from |\n| --- | ---: | ---: |\n| rded | +10.0 ± 1.4 | above SLC 4 |" in text
     assert "| images | SLC | after soft | after hard | last soft |\n" in text
+    more = read_json(archive)  # a seed that another table has is none of this one's
+    for run in more["runs"].values():
+        run["seeds"]["2"] = run["seeds"]["0"] | {"differs": {"code": "d" * 64}}
+    write_json(archive, more)
     assert "| rded | 4 | 31.0 | 36.0 | 41.0 |" in text  # seeds of 40 and 42
     assert "| rded | 4 | 40 | 10 | 0.2 |" in text  # 4 labels for each of 10 classes
     assert "| small/resnet10-w4 | 91.2 | 85 |" in text

@@ -84,7 +84,7 @@ class Document:
         table, made = self._table(name), self.archive["tables"][name]["made"]
         runs = [self.archive["runs"][cell.run] for cell in table.cells if cell.run in self.archive["runs"]]
         versions = sorted({f"{name} {value}" for run in runs for name, value in run["versions"].items()})
-        seeds = [(run, seed) for run in runs for seed in run["seeds"].values()]
+        seeds = [(run, seed) for run in runs for seed in _seeds(table, run)]
         code = sorted({seed.get("differs", {}).get("code", run["code"])[:12] for run, seed in seeds})
         behind = [f"`{made['command']}`", made["date"], made["machine"], *versions]
         behind += [f"training code {', '.join(code)}"] if code else []
@@ -141,7 +141,8 @@ class Document:
 
     def stages(self, name: str, evaluation: str) -> str:
         """Mean accuracy at the end of every stage. Stages have to end at epochs that were measured."""
-        cells = [cell for cell in self._table(name).cells if cell.place["evaluation"] == evaluation]
+        table = self._table(name)
+        cells = [cell for cell in table.cells if cell.place["evaluation"] == evaluation]
         found = [(cell.place, self.archive["runs"][cell.run]) for cell in cells if cell.run in self.archive["runs"]]
         orders = {tuple(stage["kind"] for stage in run["spec"]["stages"]) for _, run in found}
         if len(orders) != 1:
@@ -150,7 +151,7 @@ class Document:
         heads = [f"{'last' if kind in kinds[:i] else 'after'} {kind}" for i, kind in enumerate(kinds)]
         lines = [f"| images | SLC | {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(kinds) + 1)]
         for place, run in found:
-            ends = zip(*map(stage_ends, run["seeds"].values()), strict=True)
+            ends = zip(*map(stage_ends, _seeds(table, run)), strict=True)
             means = [f"{round(statistics.mean(values), 4):.1f}" for values in ends]
             lines.append(f"| {place['images']} | {place['slc']} | {' | '.join(means)} |")
         return "\n".join(lines)
@@ -184,6 +185,11 @@ class Document:
                 what = re.sub(r" [0-9a-f]{10}$", "", kind)  # without the key of a dataset or teacher
                 lines.append(f"| {'' if number else f'`{command}`'} | {what} | {60 * value:.1f} |")
         return "\n".join(lines)
+
+
+def _seeds(table: TableSpec, run: dict[str, Any]) -> list[dict[str, Any]]:
+    """The archived seeds of a run that a table shows."""
+    return [seed for number, seed in run["seeds"].items() if int(number) < table.seeds]
 
 
 def stage_ends(seed: dict[str, Any]) -> list[float]:
