@@ -515,6 +515,22 @@ def test_printed_numbers_against_the_paper() -> None:
     ]
 
 
+def test_a_reduced_study_takes_the_rates_and_numbers_of_what_it_stands_for() -> None:
+    """ImageWoof at 64 px with a small network: the released rates of ResNet-18 and the paper's Table 6 beside FADRM."""
+    plan = make_plan({"experiments": ["cpu_study_woof"]}, ROOT)
+    table = plan.tables["study_woof"]
+    printed = {(*cell.row, *cell.column): cell.paper.value for cell in table.cells if cell.paper}
+    assert printed == {
+        ("fadrm", "10", "soft_only"): 23.5,
+        ("fadrm", "10", "hald"): 27.4,
+        ("fadrm", "20", "soft_only"): 27.4,
+        ("fadrm", "20", "hald"): 29.3,
+    }
+    runs = [plan.runs[cell.run] for cell in table.cells]
+    assert {(run.lr, run.eta, run.origin["lr"]) for run in runs} == {(0.0005, 1, "code")}
+    assert {tuple(stage.epochs for stage in run.stages) for run in runs} == {(200,), (83, 33, 84)}
+
+
 def test_the_whole_paper_is_planned() -> None:
     """Every number that the paper prints in a table has its cell, from four experiments, in one plan."""
     plan = make_plan({"experiments": ["paper"]}, ROOT)

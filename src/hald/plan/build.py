@@ -87,7 +87,7 @@ class _Builder:
         self.plan.views[labels_key] = max(self.plan.views.get(labels_key, 0), views)
         if net.lr is not None and settings.lr is None:
             settings = replace(settings, lr=net.lr)
-        where = Where(dataset.published_as or ex.dataset, net.arch, ipc, slc)
+        where = Where(dataset.published_as or ex.dataset, net.published_as or net.arch, ipc, slc)
         try:
             decided = protocol(settings, ex.epochs, where, self.published)
         except UserError as error:

@@ -58,8 +58,14 @@ class Outcomes:
         self, table_id: str, table: Table, place: Place, key: str, subject: int = 0, value: str | None = None
     ) -> Cell:
         row, column = (tuple(str(place[name]) for name in names) for names in (table.rows, table.columns))
-        printed = self.b.paper.printed(table.published_as or table_id, place)
+        printed = self.b.paper.printed(table.published_as or table_id, place | self._published(place))
         return Cell(row, column, key, printed, place, subject, value)
+
+    def _published(self, place: Place) -> Place:
+        """Names of a cell's dataset and student in the paper, where they go by another."""
+        student = self.b.experiment.students.get(place["student"] or "")
+        known = {"dataset": self.b.settings().published_as, "student": student and student.published_as}
+        return {name: value for name, value in known.items() if value}
 
     def _table(self, table_id: str, table: Table, cells: list[Cell]) -> TableSpec:
         number = self.b.paper.numbers.get(table.published_as or table_id)

@@ -57,7 +57,9 @@ class Dataset:
     )
     augment: Augment = option("Random crops and flips of this dataset", Augment())
     published_as: str | None = option(
-        "Dataset of config/paper/evaluation.yaml whose published settings it takes; empty: that of its own name", None
+        "Dataset of config/paper whose published settings it takes and whose numbers stand beside its own; empty: that "
+        "of its own name",
+        None,
     )
     floor: float = option(
         "Lowest top-1 accuracy (percent) of a teacher that the pipeline goes on with", 0.0, minimum=0, maximum=100
