@@ -15,7 +15,7 @@ from conftest import labels_spec, make_labels, run_spec
 from hald.analysis import consistency, drift, embedding, gradients, jitter, landscape, lvsd, stored, theory
 from hald.analysis.crops import CropRule, draw_crops
 from hald.analysis.probe import Probe
-from hald.analysis.updates import measure_steps
+from hald.analysis.updates import measure_logits, measure_steps
 from hald.errors import UserError
 from hald.labels.store import LabelStore
 from hald.models.build import build_model
@@ -612,14 +612,17 @@ def test_laws_run_on_a_store(labels: LabelStore) -> None:
     assert found.images + found.already_inverted == 20
 
 
+def student_of(optimizer: torch.optim.AdamW) -> Student:
+    """A network that answers with what it is asked."""
+    scaler = torch.amp.GradScaler(enabled=False)
+    return Student(torch.nn.Identity(), None, optimizer, scaler, None, torch.device("cpu"))
+
+
 def test_step_sizes_after_a_jump_of_the_gradient() -> None:
     """By hand: a settled Adam moves by the rate; after a jump of the gradients, up or down, it does not."""
     weight = torch.nn.Parameter(torch.zeros(4))
     optimizer = torch.optim.AdamW([weight], lr=0.01, betas=(0.9, 0.999), weight_decay=0.0)
-    student = Student(
-        torch.nn.Identity(), None, optimizer, torch.amp.GradScaler(enabled=False), None, torch.device("cpu")
-    )
-    sizes = measure_steps(student)
+    sizes = measure_steps(student_of(optimizer))
     m, v, expected = 0.0, 0.0, []
     for step, gradient in enumerate([1e-3] * 300 + [1.0] * 300 + [1e-3] * 50, start=1):
         weight.grad = torch.full((4,), gradient)
@@ -630,3 +633,14 @@ def test_step_sizes_after_a_jump_of_the_gradient() -> None:
     assert expected[299] == pytest.approx(1, rel=1e-3)
     assert max(expected[300:330]) > 3  # too long right after the jump
     assert expected[649] < 0.02  # and nearly nothing after the jump back
+
+
+def test_logits_are_measured_without_their_constants_and_in_training_only() -> None:
+    """By hand: (0, 4) lies 2 around its mean and (3, 3) nothing, a constant changes neither."""
+    student = student_of(torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))]))
+    sizes = measure_logits(student)
+    for x in (torch.tensor([[0.0, 4.0], [3.0, 3.0]]), torch.tensor([[7.0, 11.0]]) + 100):
+        student.model(x)
+    student.model.eval()
+    student.model(torch.ones(2, 2))
+    assert torch.stack(sizes).tolist() == [1.0, 2.0]

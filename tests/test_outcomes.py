@@ -220,7 +220,7 @@ KINDS = {
     "reference_consistency": lambda found: found["T0_5"]["cosine_percent"] == 100 * found["T0_5"]["cosine"],
     "teacher_consistency": lambda found: 0 < found["T1"]["js"] < np.log(2),
     "gradients": lambda found: found["labels_per_image"] <= found["effective_labels_per_image"],
-    "updates": lambda found: len(found["size"]) == 6 * found["steps_per_epoch"] == 6 * 3,
+    "updates": lambda found: len(found["size"]) == len(found["logits"]) == 6 * found["steps_per_epoch"] == 6 * 3,
     "landscape": lambda found: np.array(found["test"]["losses"]).shape == (3, 3),
     "embedding": lambda found: len(found["points"]) == len(found["labels"]),
     "theory": lambda found: found["variance"][0]["measured"] == pytest.approx(found["variance"][0]["expected"]),
@@ -269,6 +269,7 @@ def test_a_killed_analysis_keeps_its_finished_subjects(lab_places: Places, tmp_p
 DRAWN = {
     "lvsd": ("lvsd", {"evaluation": "x"}),
     "gradients": ("gradients", {}),
+    "updates": ("updates", {}),
     "landscape": ("landscape", {}),
     "embedding": ("embedding", {}),
     "variance": ("theory", {}),
@@ -281,7 +282,8 @@ def test_figures_are_drawn_from_the_results_of_analyses(kind: str, lab_places: P
     from hald.specs.base import to_dict
 
     analysis, _ = DRAWN[kind]
-    runs = {"runs": [to_dict(run_spec(epochs=1))] * 2} if analysis == "gradients" else {}
+    trained = {"gradients": run_spec(epochs=1), "updates": run_spec()}
+    runs = {"runs": [to_dict(trained[analysis])] * 2} if analysis in trained else {}
     subjects = [subject(1, images="a", student="s1"), subject(2, images="b", student="s2")]
     result = tmp_path / "found.json"
     analyse(spec_of(analysis, subjects, **runs), lab_places, tmp_path / "parts", result, CPU, Identity("k", "c"))

@@ -105,7 +105,7 @@ def gradients(lab: Lab, number: int) -> Found:
 
 
 def updates(lab: Lab, number: int) -> Found:
-    """Size of every optimiser step of a staged training."""
+    """Size of every optimiser step of a staged training, and of the logits."""
     subject, options = lab.spec.subjects[number], lab.spec.options
     spec = from_dict(RunSpec, options["runs"][number])
     nowhere = lab.places.dataset  # nothing is written

@@ -1,8 +1,9 @@
-"""How far AdamW moves the weights in every step of a staged training: what its second moment remembers of a stage.
+"""What a stage hands to the next: how far AdamW moves the weights in every step, and how large the logits are.
 
 Without T^2 the gradients of hard stages are about a thousand times those of soft ones. Right after a change to hard
 labels the second moment is too small for them, and steps are too long; after the change back it is too large, and steps
-are too short, for about 1 / (1 - beta2) steps.
+are too short, for about 1 / (1 - beta2) steps. Soft stages pull the student's logits to the size of the teacher's,
+hard ones to the size that smoothed labels ask for.
 """
 
 import itertools
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hald.errors import UserError
 from hald.train.run import Course, Material, train_epoch
@@ -22,12 +23,18 @@ FIRST = 20  # steps after a boundary that are looked at by themselves
 
 @dataclass(frozen=True)
 class Updates:
-    """Root mean square of every step's change, in units of the learning rate (a settled Adam: about one or less)."""
+    """Root mean square of every step's change, in units of the learning rate (a settled Adam: about one or less).
+
+    Stages are named stage-0, stage-1 ..; of each there is the mean of its `first` steps, of `all`, of the `end`.
+    """
 
     size: list[float]  # one per step
+    logits: list[float]  # size of the student's logits in every step
+    teacher: float  # size of the teacher's logits, from the stored labels
     steps_per_epoch: int
     starts: list[int]  # first epoch of each stage
-    by_stage: dict[str, dict[str, float]]  # stage-0, stage-1 ..: mean of its `first` steps, of `all`, of the `end`
+    by_stage: dict[str, dict[str, float]]
+    logits_by_stage: dict[str, dict[str, float]]
     top1: float  # of the student at the end, in percent
 
 
@@ -40,15 +47,22 @@ def update_sizes(material: Material, seed: int) -> Updates:
         )
     student = make_student(spec, seed, material.device)
     course = Course(fixed_starts(spec))
-    measured = measure_steps(student)
+    moved, grown = measure_steps(student), measure_logits(student)
     for epoch in range(spec.epochs):
         train_epoch(material, student, course, seed, epoch)
-    sizes = torch.stack(measured).tolist()
+    sizes, logits = (torch.stack(series).tolist() for series in (moved, grown))
     per_epoch = len(sizes) // spec.epochs
     bounds = [start * per_epoch for start in (*course.starts, spec.epochs)]
-    stages = [sizes[a:b] for a, b in itertools.pairwise(bounds)]
-    by_stage = {f"stage-{number}": _means(stage) for number, stage in enumerate(stages)}
-    return Updates([round(size, 5) for size in sizes], per_epoch, course.starts, by_stage, course.curve[-1]["top1"])
+    return Updates(
+        size=[round(value, 5) for value in sizes],
+        logits=[round(value, 4) for value in logits],
+        teacher=round(float(size_of(material.pool.logits())), 4),
+        steps_per_epoch=per_epoch,
+        starts=course.starts,
+        by_stage=_by_stage(sizes, bounds),
+        logits_by_stage=_by_stage(logits, bounds),
+        top1=course.curve[-1]["top1"],
+    )
 
 
 def measure_steps(student: Student) -> list[Tensor]:
@@ -69,6 +83,28 @@ def measure_steps(student: Student) -> list[Tensor]:
     student.optimizer.register_step_pre_hook(remember)
     student.optimizer.register_step_post_hook(compare)
     return sizes
+
+
+def measure_logits(student: Student) -> list[Tensor]:
+    """A list that every forward pass of a training step adds the size of its logits to, still on the device."""
+    sizes: list[Tensor] = []
+
+    def look(model: nn.Module, _: Any, logits: Tensor) -> None:
+        if model.training:
+            sizes.append(size_of(logits.detach()))
+
+    student.model.register_forward_hook(look)
+    return sizes
+
+
+def size_of(logits: Tensor) -> Tensor:
+    """Root mean square of logits (n, C) around the mean of their row, mean over the rows: constants say nothing."""
+    return logits.float().std(dim=1, correction=0).mean()
+
+
+def _by_stage(series: list[float], bounds: list[int]) -> dict[str, dict[str, float]]:
+    stages = enumerate(itertools.pairwise(bounds))
+    return {f"stage-{number}": _means(series[a:b]) for number, (a, b) in stages}
 
 
 def _means(sizes: list[float]) -> dict[str, float]:

@@ -74,22 +74,26 @@ def gradient_similarity(results: Mapping[str, Result], sigma: float = 70.0) -> F
 
 @styled
 def update_sizes(results: Mapping[str, Result]) -> Figure:
-    """Size of AdamW's steps along a staged training: evaluation -> Updates; one panel each, lines at the boundaries."""
-    figure, rows = panels(1, len(results), 3.4, 3.0)
-    for ax, (name, (colour, _)) in zip(rows[0], looks(results).items(), strict=True):
-        sizes = np.array(results[name]["size"])
-        epochs = (np.arange(len(sizes)) + 1) / results[name]["steps_per_epoch"]
-        ax.plot(epochs, sizes, color=colour, lw=0.8)
-        for start in results[name]["starts"][1:]:
-            ax.axvline(start, color=INK, lw=1, ls="--")
-        ax.set_yscale("log")
-        ax.set_xlim(0, epochs[-1])
-        ax.set_title(name_of(name))
-        ax.set_xlabel("Epoch (dashed: change of stage)")
-    low, high = (f(ax.get_ylim()[i] for ax in rows[0]) for i, f in enumerate((min, max)))
-    for ax in rows[0]:
-        ax.set_ylim(low, high)
+    """AdamW's steps and the logits along a staged training: evaluation -> Updates; a column of panels each."""
+    figure, rows = panels(2, len(results), 3.4, 2.6)
+    for column, (name, (colour, _)) in enumerate(looks(results).items()):
+        found = results[name]
+        epochs = (np.arange(len(found["size"])) + 1) / found["steps_per_epoch"]
+        for ax, series in zip((rows[0][column], rows[1][column]), (found["size"], found["logits"]), strict=True):
+            ax.plot(epochs, series, color=colour, lw=0.8)
+            ax.set_yscale("log")
+            ax.set_xlim(0, epochs[-1])
+            for start in found["starts"][1:]:
+                ax.axvline(start, color=INK, lw=1, ls="--")
+        rows[1][column].axhline(found["teacher"], color=FAINT, lw=1, ls=":")
+        rows[0][column].set_title(name_of(name))
+        rows[1][column].set_xlabel("Epoch (dashed: change of stage)")
+    for row in rows:
+        low, high = (f(ax.get_ylim()[i] for ax in row) for i, f in enumerate((min, max)))
+        for ax in row:
+            ax.set_ylim(low, high)
     rows[0][0].set_ylabel("RMS of a step / learning rate")
+    rows[1][0].set_ylabel("RMS of the logits\n(dotted: the teacher's)")
     return figure
 
 
