@@ -75,6 +75,15 @@ def test_the_installed_plugin_has_what_is_wrapped() -> None:
     assert callable(installed.Executor.check_active_jobs)
 
 
+def test_looks_begin_before_the_executor_has_named_its_run(patient: Any) -> None:
+    """Snakemake starts the thread that looks before the plugin is set up; what fails in it ends it, for ever."""
+    plugin = patient([({}, 0.1), ({"7": "RUNNING"}, 0.1)])
+    del plugin.Executor.run_uuid
+    assert plugin.check([]) == []
+    plugin.Executor.run_uuid = "this run"
+    assert plugin.check([job("7")]) == ["7"]
+
+
 def test_a_silent_slurm_is_asked_again(patient: Any, caplog: pytest.LogCaptureFixture) -> None:
     plugin = patient([(None, None), (None, None), ({"7": "RUNNING"}, 0.1)], [300, None])
     with caplog.at_level(logging.WARNING):

@@ -72,7 +72,8 @@ def _watched(check: Callable[..., AsyncIterator[Any]], lost: LostJobs) -> Callab
     """The plugin's check of all active jobs, so that it is known which these are."""
 
     async def watched(executor: Any, active_jobs: list[Any]) -> AsyncIterator[Any]:
-        lost.run = executor.run_uuid
+        if active_jobs:  # before there are any, the executor may not be set up, and its run has no name
+            lost.run = executor.run_uuid
         lost.jobs = {job.external_jobid: job for job in active_jobs}
         async for job in check(executor, active_jobs):
             yield job
