@@ -447,6 +447,19 @@ def test_one_table_of_two_experiments(root: Path) -> None:
         make_plan(both, root)
 
 
+def test_hard_labels_alone_are_one_training_for_all_slcs(root: Path) -> None:
+    table = {"images": ["rded"], "sli": [1, 2], "ipc": [2], "rows": ["sli"]}
+    plan = _with_table(root, table | {"evaluations": ["hard_only"]})
+    (run,) = plan.runs.values()
+    assert (run.pool, run.slc) == (0, 0)
+    assert list(plan.views.values()) == [1]  # the store comes to be with its first view
+    content = yaml.safe_load((root / "config/experiments/tiny.yaml").read_text())
+    content["evaluations"]["own"] = {"order": "hard", "hard_temperature": "matched"}
+    content["tables"]["main"]["evaluations"] = ["own"]
+    (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    assert {run.pool for run in tiny(root).runs.values()} == {2, 4}  # it looks at the labels
+
+
 def test_a_table_of_several_grids(root: Path) -> None:
     """Like the paper's main table: everything Soft-Only, and one column of HALD."""
     grids = [{"evaluations": ["soft_only"]}, {"images": ["rded"], "evaluations": ["hald"], "label": "Ours"}]

@@ -14,6 +14,7 @@ from hald.plots import accuracy, analysis, drift, style
 
 def point(images: str, evaluation: str, slc: float, top1: float | None, **more: Any) -> dict[str, Any]:
     cell = {"images": images, "evaluation": evaluation, "slc_effective": slc, "label_bytes": int(slc * 2**20)}
+    cell["run"] = f"{evaluation}-{slc}-{top1}"
     return cell | {"top1_mean": top1, "top1_std": None, "paper": None} | more
 
 
@@ -70,11 +71,21 @@ def test_accuracy_is_drawn_in_order_without_missing_cells(x: str, expected: list
     assert [tick for tick in rded.get_xticks()] == pytest.approx(expected)  # noqa: C416
 
 
+def test_what_needs_no_labels_is_a_level() -> None:
+    """One training, in the rows of two SLCs."""
+    figure = accuracy.accuracy_over([*POINTS, *[point("rded", "hard_only", 0.0, 24.0)] * 2])
+    rded = figure.axes[0]
+    (level,) = [line for line in rded.lines if line.get_label() == "Hard-Only"]
+    assert list(level.get_ydata()) == [24.0, 24.0]
+    assert list(level.get_xdata()) == [0, 1]  # the whole width
+    assert min(rded.get_xticks()) == 10
+
+
 def test_nothing_to_draw_and_mixed_up_cells_are_refused() -> None:
     with pytest.raises(UserError, match="no finished cell"):
         accuracy.accuracy_over([POINTS[3]])
     with pytest.raises(UserError, match="two cells for rded, slc_effective 50, hald"):
-        accuracy.accuracy_over([*POINTS, POINTS[1]])
+        accuracy.accuracy_over([*POINTS, POINTS[1] | {"run": "other"}])
     with pytest.raises(UserError, match="both hald and soft_only"):
         accuracy.gain(POINTS[2:])
     with pytest.raises(UserError, match="no finished run"):

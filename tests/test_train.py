@@ -596,6 +596,17 @@ def test_the_record(digits: Path, store: Path, tmp_path: Path) -> None:
     assert read_json(target.records / "seed-0.timing.json")["work"] == 6 * 20
 
 
+def test_hard_labels_alone_need_no_soft_ones(digits: Path, store: Path, tmp_path: Path) -> None:
+    """The same training whether labels lie about or not; it is charged for none."""
+    found = {}
+    for pool in (0, 6):
+        target = places(digits, store, tmp_path / str(pool))
+        evaluate(run_spec(stages=(Stage("hard", 3),), pool=pool), [0], target, CPU, IDENTITY)
+        found[pool] = read_json(target.records / "seed-0.json")
+    assert found[0]["curve"] == found[6]["curve"]
+    assert (found[0]["label_bytes"], found[0]["slc_effective"]) == (0, 0)
+
+
 def training_job(target: Places, arch: str, phase: str, number: int) -> None:
     """A run of 24 epochs that dies in a chosen place."""
     torch.set_num_threads(1)

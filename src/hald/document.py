@@ -159,7 +159,7 @@ class Document:
     def labels(self, name: str) -> str:
         """How many bytes the labels behind a table take on disk, and each of them."""
         table = self._table(name)
-        cells = cell_rows(table, self._sources(table)).dropna(subset=["label_bytes"])
+        cells = cell_rows(table, self._sources(table)).query("label_bytes > 0")  # neither missing nor hard labels alone
         lines = [
             "| images | labels per class | labels | bytes | bytes per label |",
             "| --- | ---: | ---: | ---: | ---: |",

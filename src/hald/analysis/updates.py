@@ -41,9 +41,10 @@ class Updates:
 def update_sizes(material: Material, seed: int) -> Updates:
     """Train one student as the evaluation does, and measure every step."""
     spec = material.spec
-    if spec.adaptive:
+    if spec.adaptive or not spec.pool:
         raise UserError(
-            "the sizes of updates are compared between stages of fixed length; leave out adaptive schedules"
+            "the sizes of updates are compared between soft and hard stages of fixed length; leave out adaptive "
+            "schedules and trainings with hard labels alone"
         )
     student = make_student(spec, seed, material.device)
     course = Course(fixed_starts(spec))

@@ -20,6 +20,11 @@ def pool_size(labels: LabelsSpec, ipc: int, slc: int, rounding: str) -> int:
     return pool
 
 
+def views_behind(pool: int, batches: int) -> int:
+    """Label views that a pool reaches into; one without a pool too, because a store comes to be with its first view."""
+    return max(-(-pool // batches), 1)
+
+
 SHORTEST = 37_500  # steps of the shortest published training: Tiny-ImageNet at IPC 10, 300 epochs of 125 batches
 
 

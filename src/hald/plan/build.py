@@ -8,13 +8,13 @@ from typing import Any, TypeVar
 
 from hald.errors import UserError
 from hald.files import file_digest
-from hald.plan.arithmetic import check_top_k, kept_logits, pool_size, second_moment
+from hald.plan.arithmetic import check_top_k, kept_logits, pool_size, second_moment, views_behind
 from hald.plan.config import expand, suggest
 from hald.plan.images import ImagesBuilder
 from hald.plan.model import Plan
 from hald.plan.outcomes import Outcomes
 from hald.plan.paper import PaperTables
-from hald.plan.protocol import Where, protocol
+from hald.plan.protocol import Where, protocol, uses_labels
 from hald.plan.published import Published
 from hald.plan.settings import Config, Dataset, Experiment
 from hald.provenance import key_of
@@ -80,11 +80,6 @@ class _Builder:
         labels_key = self.labels(images, ipc)
         labels = self.plan.labels[labels_key]
         check_top_k(settings.top_k, labels, f"{self.where}: evaluation '{evaluation}'")
-        pool = pool_size(labels, ipc, slc, settings.slc_rounding or ex.slc_rounding)
-        views = -(-pool // labels.batches)
-        if views > MAX_VIEWS:
-            raise UserError(f"{self.where}: SLC {slc} needs {views} label views, a store holds {MAX_VIEWS} at most")
-        self.plan.views[labels_key] = max(self.plan.views.get(labels_key, 0), views)
         if net.lr is not None and settings.lr is None:
             settings = replace(settings, lr=net.lr)
         where = Where(dataset.published_as or ex.dataset, net.published_as or net.arch, ipc, slc)
@@ -92,6 +87,11 @@ class _Builder:
             decided = protocol(settings, ex.epochs, where, self.published)
         except UserError as error:
             raise UserError(f"{self.where}: evaluation '{evaluation}' at SLC {slc}: {error}") from None
+        pool = pool_size(labels, ipc, slc, settings.slc_rounding or ex.slc_rounding) if uses_labels(decided) else 0
+        views = views_behind(pool, labels.batches)
+        if views > MAX_VIEWS:
+            raise UserError(f"{self.where}: SLC {slc} needs {views} label views, a store holds {MAX_VIEWS} at most")
+        self.plan.views[labels_key] = max(self.plan.views.get(labels_key, 0), views)
         steps = decided["epochs"] * labels.batches
         return RunSpec(
             dataset=self.dataset(),

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hald.errors import UserError
-from hald.plan.arithmetic import missing_blocks
+from hald.plan.arithmetic import missing_blocks, views_behind
 from hald.plan.model import Plan
 from hald.specs.base import to_dict
 from hald.specs.images import FromRanking, FromUnits, Lpld, Patches
@@ -209,7 +209,7 @@ class RuleJobs:
     def evaluate_inputs(self, w: Any) -> list[str]:
         """Prepared dataset (for the test split) and label views."""
         spec = self.plan.runs[self._key(w)]
-        views = -(-spec.pool // self.plan.labels[spec.labels].batches)
+        views = views_behind(spec.pool, self.plan.labels[spec.labels].batches)
         return unless_there(self._manifest(spec.dataset)) + self.missing_views(spec.labels, views)
 
     def evaluate(self, w: Any) -> Work:

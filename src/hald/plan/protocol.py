@@ -54,6 +54,11 @@ def protocol(evaluation: Evaluation, epochs: int, where: Where, published: Publi
     }
 
 
+def uses_labels(decided: dict[str, Any]) -> bool:
+    """Whether a training looks at soft labels: in a soft stage, or for the temperature of its hard one."""
+    return any(stage.kind == "soft" for stage in decided["stages"]) or decided["hard_temperature"] is None
+
+
 def _temperature(evaluation: Evaluation) -> float | None:
     return None if isinstance(evaluation.hard_temperature, str) else evaluation.hard_temperature
 

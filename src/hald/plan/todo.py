@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hald.files import read_json
+from hald.plan.arithmetic import views_behind
 from hald.plan.model import Plan
 from hald.plan.present import Present
 from hald.specs.analysis import Subject
@@ -116,9 +117,9 @@ def blocks(plan: Plan, rule: str, key: str, units: Iterable[int]) -> set[int]:
 
 
 def views_of(plan: Plan, run: str) -> int:
-    """Label views that a run's pool reaches into."""
+    """Label views that a run waits for."""
     spec = plan.runs[run]
-    return -(-spec.pool // plan.labels[spec.labels].batches)
+    return views_behind(spec.pool, plan.labels[spec.labels].batches)
 
 
 def table_work(plan: Plan, table: TableSpec) -> tuple[dict[str, int], dict[str, int]]:

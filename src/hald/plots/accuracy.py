@@ -30,7 +30,10 @@ AXES = {
 
 @styled
 def accuracy_over(points: Sequence[Point], x: str = "slc_effective") -> Figure:
-    """Top-1 over SLC or over label bytes: a panel per image set, a line per evaluation, hollow: published."""
+    """Top-1 over SLC or over label bytes: a panel per image set, a line per evaluation, hollow: published.
+
+    What needs no soft labels is a level.
+    """
     label, unit = AXES[x]
     known = [point for point in _single(points, x).values() if _known(point, x)]
     if not known:
@@ -42,7 +45,7 @@ def accuracy_over(points: Sequence[Point], x: str = "slc_effective") -> Figure:
         mine = [point for point in known if point["images"] == images]
         for evaluation, look in style.items():
             _line(ax, [p for p in mine if p["evaluation"] == evaluation], x, unit, *look, name_of(evaluation))
-        _log_axis(ax, [p[x] / unit for p in mine])
+        _log_axis(ax, [p[x] / unit for p in mine if p[x]])
         ax.set_title(name_of(images))
         ax.set_xlabel(label)
     rows[0][0].set_ylabel("Top-1 accuracy (%)")
@@ -59,6 +62,9 @@ def _line(ax: Axes, points: list[Point], x: str, unit: float, colour: str, marke
     """One evaluation: mean and spread over seeds; published values hollow and dashed."""
     points = sorted(points, key=lambda point: float(point[x]))
     if not points:
+        return
+    if points[0][x] == 0:
+        ax.axhline(points[0]["top1_mean"], color=colour, ls="--", lw=1.2, label=name)
         return
     at = [point[x] / unit for point in points]
     spread = [_spread(point) for point in points]
@@ -138,13 +144,13 @@ def gains(points: Sequence[Point], ours: str, base: str) -> dict[tuple[str, floa
 
 
 def _single(points: Sequence[Point], x: str) -> dict[tuple[str, float, str], Point]:
-    """Finished cells by (images, x, evaluation). Cells of several IPCs or students at one place are not mixed up."""
+    """Finished cells by (images, x, evaluation). Different trainings at one place (IPCs, students) are not mixed up."""
     cells: dict[tuple[str, float, str], Point] = {}
     for point in points:
         key = (point["images"], point[x], point["evaluation"])
         if not _known(point, "top1_mean"):
             continue
-        if key in cells:
+        if key in cells and cells[key]["run"] != point["run"]:
             raise UserError(f"two cells for {key[0]}, {x} {key[1]:g}, {key[2]}; draw each IPC and student apart")
         cells[key] = point
     return cells

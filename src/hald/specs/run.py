@@ -42,7 +42,7 @@ class RunSpec:
     labels: str  # key of the label store
     arch: str
     ipc: int
-    pool: int  # stored batches that may be used: a prefix of the store
+    pool: int  # stored batches that may be used: a prefix of the store; 0 where hard labels alone are
     batch: int
     classes: int
     size: int
