@@ -55,7 +55,7 @@ def local(tmp_path: Path) -> Project:
     return project
 
 
-# One of the 42 trainings would need more time than its first attempt has.
+# One of the trainings would need more time than its first attempt has.
 SLOW = """import time
 import hald.train.run
 quick = hald.train.run.train_epoch
