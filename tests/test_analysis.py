@@ -15,7 +15,7 @@ from conftest import labels_spec, make_labels, run_spec
 from hald.analysis import consistency, drift, embedding, gradients, jitter, landscape, lvsd, stored, theory
 from hald.analysis.crops import CropRule, draw_crops
 from hald.analysis.probe import Probe
-from hald.analysis.updates import measure_logits, measure_steps
+from hald.analysis.updates import measure_logits, measure_steps, size_of
 from hald.errors import UserError
 from hald.labels.store import LabelStore
 from hald.models.build import build_model
@@ -644,3 +644,4 @@ def test_logits_are_measured_without_their_constants_and_in_training_only() -> N
     student.model.eval()
     student.model(torch.ones(2, 2))
     assert torch.stack(sizes).tolist() == [1.0, 2.0]
+    assert float(size_of(torch.tensor([[0.0, 4.0, -torch.inf]]))) == 2.0  # labels that keep their largest logits alone

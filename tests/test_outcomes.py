@@ -1,6 +1,7 @@
 """Analyses, their tables and figures: planned, computed on a kept student, drawn."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -309,7 +310,7 @@ def test_figures_are_drawn_from_tables(tmp_path: Path) -> None:
     for kind in ("accuracy_over_slc", "accuracy_over_bytes", "gain", "learning_curves"):
         material = Material(FigureSpec("f", kind, "caption", table, ()), folders, {})
         assert len(write_figure(material, tmp_path / kind)) == 3
-    twice = TableSpec("t", "caption", ("images",), ("evaluation",), 1, (*cells, cells[0]))
+    twice = TableSpec("t", "caption", ("images",), ("evaluation",), 1, (*cells, replace(cells[0], run="other")))
     with pytest.raises(UserError, match="two runs of 'soft_only'"):
         Material(FigureSpec("f", "learning_curves", "c", twice, ()), folders, {}).records()
 

@@ -460,6 +460,56 @@ def test_hard_labels_alone_are_one_training_for_all_slcs(root: Path) -> None:
     assert {run.pool for run in tiny(root).runs.values()} == {2, 4}  # it looks at the labels
 
 
+def test_an_analysis_has_the_views_it_reads_whatever_its_students_used(root: Path) -> None:
+    content = yaml.safe_load(TINY_DEMO)
+    content["analyses"] = {
+        "laws": {"kind": "theory", "images": ["rded"], "ipc": [2], "slc": 6} | {"evaluations": ["hard_only"]}
+    }
+    (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    plan = tiny(root)
+    (subject,) = next(iter(plan.analyses.values())).subjects
+    assert plan.runs[subject.run or ""].pool == 0
+    assert plan.views[subject.labels] >= 3
+
+
+def test_settings_of_soft_stages_are_no_part_of_a_training_without_one(root: Path) -> None:
+    table = {"images": ["rded"], "slc": [2], "ipc": [2], "rows": ["slc"]}
+    content = yaml.safe_load(TINY_DEMO)
+    content["evaluations"] |= {"other": {"order": "hard", "kd_scale": "T2", "temperature": 4, "sampling": "epoch"}}
+    content["tables"] = {
+        "main": {"caption": "x", "students": ["resnet10"], "seeds": 1, "evaluations": ["hard_only", "other"]} | table
+    }
+    (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    assert len(tiny(root).runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"students": {"resnet10": {"arch": "small/resnet10-w4", "published_as": "resnet81"}}},
+            "Did you mean 'resnet18'",
+        ),
+        (
+            {"evaluations": {"hald": {"hard_temperature": "matched", "top_k": 3}}},
+            "of 3 kept logits it is 0.333 at least",
+        ),
+        (
+            {"analyses": {"steps": {"kind": "updates", "images": ["rded"], "ipc": [2], "evaluations": ["hard_only"]}}},
+            "leave out adaptive schedules and single stages",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_when_planning(root: Path, changes: dict[str, Any], message: str) -> None:
+    content = yaml.safe_load(TINY_DEMO)
+    for part, values in changes.items():
+        for name, value in values.items():
+            content.setdefault(part, {})[name] = content.get(part, {}).get(name, {}) | value
+    (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UserError, match=message):
+        tiny(root)
+
+
 def test_a_table_of_several_grids(root: Path) -> None:
     """Like the paper's main table: everything Soft-Only, and one column of HALD."""
     grids = [{"evaluations": ["soft_only"]}, {"images": ["rded"], "evaluations": ["hald"], "label": "Ours"}]

@@ -46,16 +46,18 @@ class Material:
 
     def records(self) -> dict[str, list[Found]]:
         """Result records of the seeds of every evaluation; the table has to leave one run for each."""
-        found: dict[str, list[Found]] = {}
+        runs: dict[str, str] = {}
         for cell in self.table.cells:
             name = cell.place["evaluation"]
-            if name in found:
+            if runs.setdefault(name, cell.run) != cell.run:
                 raise UserError(
                     f"figure '{self.spec.id}' has two runs of '{name}'; choose with `where`, e.g. {{images: rded}}"
                 )
-            seeds = (self.folders[cell.run] / f"seed-{seed}.json" for seed in range(self.table.seeds))
-            found[name] = [read_json(path) for path in seeds if path.is_file()]
-        return found
+        paths = {
+            name: [self.folders[run] / f"seed-{seed}.json" for seed in range(self.table.seeds)]
+            for name, run in runs.items()
+        }
+        return {name: [read_json(path) for path in seeds if path.is_file()] for name, seeds in paths.items()}
 
     def subjects(self) -> Iterator[tuple[Found, Found]]:
         """What each subject of the analyses is, and what was found about it."""

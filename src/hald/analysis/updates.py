@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hald.errors import UserError
 from hald.train.run import Course, Material, train_epoch
 from hald.train.schedule import fixed_starts
 from hald.train.step import Student, make_student
@@ -41,11 +40,6 @@ class Updates:
 def update_sizes(material: Material, seed: int) -> Updates:
     """Train one student as the evaluation does, and measure every step."""
     spec = material.spec
-    if spec.adaptive or not spec.pool:
-        raise UserError(
-            "the sizes of updates are compared between soft and hard stages of fixed length; leave out adaptive "
-            "schedules and trainings with hard labels alone"
-        )
     student = make_student(spec, seed, material.device)
     course = Course(fixed_starts(spec))
     moved, grown = measure_steps(student), measure_logits(student)
@@ -99,8 +93,14 @@ def measure_logits(student: Student) -> list[Tensor]:
 
 
 def size_of(logits: Tensor) -> Tensor:
-    """Root mean square of logits (n, C) around the mean of their row, mean over the rows: constants say nothing."""
-    return logits.float().std(dim=1, correction=0).mean()
+    """Root mean square of logits (n, C) around the mean of their row, mean over the rows: constants say nothing.
+
+    Of labels that keep their largest logits alone (the others are -inf), that of those.
+    """
+    kept = logits.isfinite()
+    count = kept.sum(dim=1, keepdim=True)
+    mean = logits.float().where(kept, 0).sum(dim=1, keepdim=True) / count
+    return ((logits.float() - mean).where(kept, 0).square().sum(dim=1, keepdim=True) / count).sqrt().mean()
 
 
 def _by_stage(series: list[float], bounds: list[int]) -> dict[str, dict[str, float]]:

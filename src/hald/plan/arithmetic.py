@@ -65,6 +65,17 @@ def check_top_k(top_k: int | None, labels: LabelsSpec, where: str) -> None:
         raise UserError(f"{where} uses the top_k = {top_k} largest logits, but {what}; set top_k to {stored} at most")
 
 
+def check_confidence(smoothing: float, top_k: int | None, labels: LabelsSpec, where: str) -> None:
+    """Refuse to match the confidence of smoothed labels where that of k kept logits is never as low."""
+    kept = top_k or labels.top_k or labels.classes
+    wanted = 1 - smoothing + smoothing / labels.classes
+    if wanted <= 1 / kept:
+        raise UserError(
+            f"{where}: hard_temperature: matched needs labels with a largest probability of {wanted:.3f}, but "
+            f"of {kept} kept logits it is {1 / kept:.3f} at least; keep more of them, or give hard_temperature a number"
+        )
+
+
 def missing_blocks(done: Iterable[bool], size: int, needed: int | None = None) -> list[int]:
     """Units 0, 1, ... in aligned blocks of `size`: for every block that lacks one of the first `needed`, its last gap.
 

@@ -1,14 +1,14 @@
 """Settings -> specs with keys. A pure function: no torch, no Snakemake, no look at what exists already."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hald.errors import UserError
 from hald.files import file_digest
-from hald.plan.arithmetic import check_top_k, kept_logits, pool_size, second_moment, views_behind
+from hald.plan.arithmetic import check_confidence, check_top_k, kept_logits, pool_size, second_moment, views_behind
 from hald.plan.config import expand, suggest
 from hald.plan.images import ImagesBuilder
 from hald.plan.model import Plan
@@ -77,6 +77,8 @@ class _Builder:
         ex, dataset = self.experiment, self.settings()
         settings = self._get(ex.evaluations, evaluation, "evaluation")
         net = self._get(ex.students, student, "student")
+        self._require_published(net.published_as, self.published.networks, f"student '{student}'")
+        self._require_published(dataset.published_as, self.published.datasets, f"dataset '{ex.dataset}'")
         labels_key = self.labels(images, ipc)
         labels = self.plan.labels[labels_key]
         check_top_k(settings.top_k, labels, f"{self.where}: evaluation '{evaluation}'")
@@ -87,6 +89,8 @@ class _Builder:
             decided = protocol(settings, ex.epochs, where, self.published)
         except UserError as error:
             raise UserError(f"{self.where}: evaluation '{evaluation}' at SLC {slc}: {error}") from None
+        if decided["hard_temperature"] is None:
+            check_confidence(decided["smoothing"], decided["top_k"], labels, f"{self.where}: evaluation '{evaluation}'")
         pool = pool_size(labels, ipc, slc, settings.slc_rounding or ex.slc_rounding) if uses_labels(decided) else 0
         views = views_behind(pool, labels.batches)
         if views > MAX_VIEWS:
@@ -242,6 +246,10 @@ class _Builder:
 
     def settings(self) -> Dataset:
         return self._get(self.config.datasets, self.experiment.dataset, "dataset")
+
+    def _require_published(self, name: str | None, known: Sequence[str], what: str) -> None:
+        if name is not None and name not in known:
+            raise UserError(f"{self.where}: {what} has published_as '{name}'. {suggest(name, known)}")
 
     def _get(self, known: Mapping[str, V], name: str, what: str) -> V:
         if name not in known:

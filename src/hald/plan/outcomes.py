@@ -18,6 +18,12 @@ from hald.specs.run import RunSpec
 from hald.specs.table import Cell, TableSpec
 
 V = TypeVar("V")
+
+
+def _and(names: Place) -> str:
+    return " and ".join(f"{name} {value}" for name, value in names.items())
+
+
 STUDIED = ("crop_consistency", "reference_consistency", "teacher_consistency", "landscape", "embedding", "theory")
 TRAINED_ANEW = ("gradients", "updates")  # kinds that train students of their own
 FROM_TABLES = ("accuracy_over_slc", "accuracy_over_bytes", "gain", "learning_curves")
@@ -58,7 +64,10 @@ class Outcomes:
         self, table_id: str, table: Table, place: Place, key: str, subject: int = 0, value: str | None = None
     ) -> Cell:
         row, column = (tuple(str(place[name]) for name in names) for names in (table.rows, table.columns))
-        printed = self.b.paper.printed(table.published_as or table_id, place | self._published(place))
+        stands_for = self._published(place)
+        printed = self.b.paper.printed(table.published_as or table_id, place | stands_for)
+        if printed and stands_for:
+            printed = replace(printed, notes=(*printed.notes, f"the paper's number is that of {_and(stands_for)}"))
         return Cell(row, column, key, printed, place, subject, value)
 
     def _published(self, place: Place) -> Place:
@@ -109,7 +118,12 @@ class Outcomes:
         dataset = self.b.settings()
         options |= {"mean": dataset.mean, "std": dataset.std, "flip": dataset.augment.flip, "central": self._central()}
         if settings.kind in TRAINED_ANEW:
-            options["runs"] = [to_dict(self._run_spec(subject)) for subject in subjects]
+            runs = [self._run_spec(subject) for subject in subjects]
+            if settings.kind == "updates" and any(run.adaptive or len(run.stages) < 2 for run in runs):
+                raise self._error(
+                    name, "compares stages of fixed length: leave out adaptive schedules and single stages"
+                )
+            options["runs"] = [to_dict(run) for run in runs]
         ex = self.b.experiment
         spec = AnalysisSpec(settings.kind, self.b.dataset(), subjects, reference, options, ex.threads)
         return self.b.add(self.b.plan.analyses, "analysis", spec, f"{ex.dataset}/{name}")
@@ -131,9 +145,7 @@ class Outcomes:
             for evaluation in settings.evaluations:
                 yield from chosen(settings.kind, self._trained(settings, images, ipc, slc, evaluation))
             return
-        labels = self.b.labels(images, ipc)
-        views = -(-slc // ipc)
-        self.b.plan.views[labels] = max(self.b.plan.views.get(labels, 0), views)
+        labels = self._labels(images, ipc, slc)
         ex = self.b.experiment
         place = {"dataset": ex.dataset, "images": images, "ipc": ipc, "slc": slc, "student": self._student(settings)}
         if settings.kind == "lvsd":
@@ -147,6 +159,12 @@ class Outcomes:
         else:
             yield Subject(place, labels)
 
+    def _labels(self, images: str, ipc: int, slc: int) -> str:
+        """The labels that an analysis reads, whole views of them."""
+        labels = self.b.labels(images, ipc)
+        self.b.plan.views[labels] = max(self.b.plan.views.get(labels, 0), -(-slc // ipc))
+        return labels
+
     def _student(self, settings: Analysis) -> str:
         return settings.student or next(iter(self.b.experiment.students))
 
@@ -156,9 +174,10 @@ class Outcomes:
         run = self.b.run(images, ipc, slc, student, evaluation)
         plan.seeds[run] = max(plan.seeds.get(run, 0), 1)
         plan.kept[run] = 1
+        labels = self._labels(images, ipc, slc)
         place = {"dataset": self.b.experiment.dataset, "images": images, "ipc": ipc, "slc": slc, "student": student}
         return [
-            Subject(place | {"evaluation": evaluation, "stage": stage.kind}, plan.runs[run].labels, run, number)
+            Subject(place | {"evaluation": evaluation, "stage": stage.kind}, labels, run, number)
             for number, stage in enumerate(plan.runs[run].stages)
         ]
 

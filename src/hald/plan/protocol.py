@@ -9,6 +9,7 @@ from hald.plan.published import Published, Setting
 from hald.plan.training_settings import Evaluation
 from hald.specs.run import AdaptiveSpec, LossSpec, Stage
 
+SOFT_ALONE = ("loss", "temperature", "kd_scale", "sampling")  # settings of soft stages
 PLAIN = ("weight_decay", "sampling", "top_k", "precision", "compile")
 
 
@@ -38,14 +39,15 @@ def protocol(evaluation: Evaluation, epochs: int, where: Where, published: Publi
     if evaluation.label_uses and hard.value == 0:  # labels enough for all epochs
         evaluation = replace(evaluation, order="soft")
     stages = stages_of(evaluation, epochs, int(hard.value))
-    has_hard = any(stage.kind == "hard" for stage in stages)
+    has_soft, has_hard = (any(stage.kind == kind for stage in stages) for kind in ("soft", "hard"))
+    if not has_soft:  # what a training does not use has one value, so that the same training has one key
+        evaluation = replace(evaluation, **{name: getattr(Evaluation(), name) for name in SOFT_ALONE})
     return {
         "stages": stages,
         "epochs": epochs,
         "adaptive": _adaptive(evaluation, epochs, where) if evaluation.order == "adaptive" else None,
         "loss": LOSSES[evaluation.loss](evaluation),
         "origin": origin,
-        # what a training does not use has one value, so that the same training has one key
         "handover": evaluation.handover if len(stages) > 1 else "carry",
         "smoothing": evaluation.smoothing if has_hard else 0.0,
         "hard_temperature": _temperature(evaluation) if has_hard else 1.0,

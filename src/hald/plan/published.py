@@ -26,6 +26,17 @@ class Published:
 
     content: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def datasets(self) -> list[str]:
+        """Datasets that anything is known about."""
+        return list(dict.fromkeys(name for part in self.content.values() for name in part))
+
+    @property
+    def networks(self) -> list[str]:
+        """Networks with published rates."""
+        known = (settings.get("rates", {}) for part in self.content.values() for settings in part.values())
+        return list(dict.fromkeys(name for rates in known for name in rates))
+
     def rate(self, name: str, dataset: str, arch: str, ipc: int) -> Setting:
         """`lr` or `eta` of a network (without family) at an IPC; an IPC between published ones takes the lower's."""
         column = ("lr", "eta").index(name)

@@ -29,7 +29,7 @@ def sharing(plan: Plan) -> list[Shared]:
             "label views",
             sum(plan.views.values()),
             sum(views_alone(plan, key) for key in plan.labels),
-            sum(views_of(plan, run) for run in cells),
+            sum(views_of(plan, run) for run in cells if plan.runs[run].pool),
         ),
         Shared(
             "images optimised",
@@ -42,7 +42,7 @@ def sharing(plan: Plan) -> list[Shared]:
 
 def views_alone(plan: Plan, labels: str) -> int:
     """Views there would be of a store if every SLC had labels of its own."""
-    return sum({views_of(plan, run) for run, spec in plan.runs.items() if spec.labels == labels})
+    return sum({views_of(plan, run) for run, spec in plan.runs.items() if spec.labels == labels and spec.pool})
 
 
 def _optimised(plan: Plan, images: str) -> tuple[str | None, int]:

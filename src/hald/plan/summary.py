@@ -107,7 +107,7 @@ def report(plan: Plan) -> str:
     out += [
         "",
         f"tables         {len(plan.tables):>9,}   {', '.join(plan.tables)}",
-        f"shared         {asked - unique:>9,}   of {asked:,} training runs of the tables are shared by two of them",
+        f"shared         {asked - unique:>9,}   of {asked:,} training runs of the tables are asked for more than once",
         f"label bytes    {size(label_bytes):>9}   in {len(plan.labels)} stores (about), {size(alone)} without nesting",
         _jobs(plan),
         "",

@@ -141,6 +141,6 @@ class Student:
     lr: float | None = option("Learning rate for this student; empty: the evaluation's", None, exclusiveMinimum=0)
     published_as: str | None = option(
         "Network of config/paper whose published rates it takes and whose numbers stand beside its own, e.g. resnet18 "
-        "for a smaller one; empty: that of its own name",
+        "for a smaller one; empty: rates of its arch, numbers of its own name",
         None,
     )

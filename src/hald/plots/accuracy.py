@@ -64,7 +64,9 @@ def _line(ax: Axes, points: list[Point], x: str, unit: float, colour: str, marke
     if not points:
         return
     if points[0][x] == 0:
-        ax.axhline(points[0]["top1_mean"], color=colour, ls="--", lw=1.2, label=name)
+        mean, spread_of_it = points[0]["top1_mean"], _spread(points[0])
+        ax.axhline(mean, color=colour, ls="--", lw=1.2, label=name)
+        ax.axhspan(mean - spread_of_it, mean + spread_of_it, color=colour, alpha=0.08, lw=0)
         return
     at = [point[x] / unit for point in points]
     spread = [_spread(point) for point in points]
@@ -133,7 +135,7 @@ def gain(points: Sequence[Point], ours: str = "hald", base: str = "soft_only") -
 
 def gains(points: Sequence[Point], ours: str, base: str) -> dict[tuple[str, float], tuple[float, float]]:
     """(images, SLC) -> difference of the means and the root of the summed variances, where both are there."""
-    cells = _single(points, "slc_effective")
+    cells = _single([point for point in points if point["evaluation"] in (ours, base)], "slc_effective")
     found = {}
     for images, slc in dict.fromkeys(key[:2] for key in cells):
         first, second = (cells.get((images, slc, evaluation)) for evaluation in (ours, base))
