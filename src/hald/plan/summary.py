@@ -97,7 +97,7 @@ def report(plan: Plan) -> str:
     lines = summarize(plan)
     out = [f"{'':<15}{'planned':>9}{'there':>9}{'to do':>9}   hours to do"]
     for line in lines:
-        hours = "no timing yet" if line.hours is None else "-" if line.planned == line.there else f"{line.hours:.2f}"
+        hours = "-" if line.planned == line.there else "no timing yet" if line.hours is None else f"{line.hours:.2f}"
         out.append(f"{line.name:<15}{line.planned:>9,}{line.there:>9,}{line.planned - line.there:>9,}   {hours}")
     trained = [table for table in plan.tables.values() if not table.of_analyses]
     asked = sum(len(table.cells) * table.seeds for table in trained)
