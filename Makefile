@@ -38,10 +38,10 @@ report: $(READY) ## the demo with its report: results/report.html, one page that
 test: $(READY) ## the whole test suite
 	@$(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 8 ? $(CORES) : 8 )) --dist worksteal
 
-test-cluster: $(READY) ## the cluster tests, on a Slurm that is installed and started for them (root, Debian); 45 minutes, DEMO=no: 12
+test-cluster: $(READY) ## the cluster tests, on a Slurm that is installed and started for them (root, Debian); 45 minutes, LONG=no: 9
 	@trap 'tests/cluster/slurm stop' EXIT
 	tests/cluster/slurm start
-	HALD_CLUSTER=keep SLURM_CONF=/dev/null $(BIN)/python -m pytest -rP --durations=0 tests/cluster $(if $(DEMO),-m 'not demo')
+	HALD_CLUSTER=keep SLURM_CONF=/dev/null $(BIN)/python -m pytest -rP --durations=0 tests/cluster $(if $(LONG),-m 'not long')
 
 lint: $(READY) ## format, lint, types, generated documents
 	@$(BIN)/ruff format --check .

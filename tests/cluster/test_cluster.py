@@ -204,6 +204,7 @@ def test_a_controller_that_is_gone_for_a_while(untrained: Run, undisturbed: Proj
     assert len(untrained.jobs("evaluate")) == 2  # nothing was submitted again
 
 
+@pytest.mark.long
 def test_a_controller_that_forgets_its_jobs(untrained: Run, undisturbed: Project) -> None:
     """It dies and what it had written down is lost. Its jobs are noticed to be gone and submitted again, once."""
     untrained.start()

@@ -32,7 +32,7 @@ from cluster_runs import (
 from conftest import Project, copy_project
 
 pytestmark = [
-    pytest.mark.demo,
+    pytest.mark.long,
     pytest.mark.skipif(not os.environ.get("HALD_CLUSTER"), reason="needs a test cluster: make test-cluster"),
 ]
 LONG = 1800.0  # seconds
