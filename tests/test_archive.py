@@ -1,16 +1,19 @@
 """Archived results, and documents that are made of them alone."""
 
+import math
 import re
 import shutil
+import time
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from conftest import ROOT, TINY_DEMO, copy_known
 from hald.archive import collect, restore
-from hald.document import _crossing, write_document
+from hald.document import _ahead, _deviations, _difference, write_document
 from hald.errors import UserError
 from hald.files import read_json, write_json
 from hald.plan import Plan, make_plan
@@ -19,6 +22,7 @@ from hald.specs.base import to_dict
 TEMPLATE = """# Found
 {{table main}}
 HALD {{cell main | rded 4 | hald}}, {{gain main | rded 4 | hald | rded 4 | soft_only}} points.
+{{setting main | rded 4 | hald | steps}} steps, {{setting main | rded 4 | hald | lr}}
 {{figure gain}}
 {{gains main | hald | soft_only}}
 {{stages main | hald}}
@@ -80,12 +84,15 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     write_document(archive, template, tmp_path / "found.md")
     text = (tmp_path / "found.md").read_text()
     assert "| rded | 4 | 31.0 ± 1.4 | **41.0 ± 1.4** |" in text
-    assert "HALD 41.0 ± 1.4, +10.0 points." in text
-    assert "`snakemake here`" in text
-    assert "training code cccccccccccc" in text
+    assert "HALD 41.0 ± 1.4, +10.0 ± 1.4 points." in text
+    assert "8 steps, 0.001\n" in text
+    assert f"`snakemake here -- results/tables/main.csv`; {time.strftime('%Y-%m-%d')}; " in text
+    assert "code cccccccccccc" in text
     assert "![What HALD gains](found/gain.png)" in text
     # deviation sqrt(2) of two seeds each: sqrt(2 / 2 + 2 / 2)
-    assert "| images | SLC 4 | no gain from |\n| --- | ---: | ---: |\n| rded | +10.0 ± 1.4 | above SLC 4 |" in text
+    assert "| evaluation | images | SLC 4 | ahead |\n| --- | --- | ---: | ---: |\n" in text
+    assert "| hald | rded | +10.0 ± 1.4 | everywhere |\n\n± standard error of the difference, with one" in text
+    assert "(1.4 at SLC 4)." in text
     assert "| images | SLC | after soft | after hard | last soft |\n" in text
     more = read_json(archive)  # a seed that another table has is none of this one's
     for run in more["runs"].values():
@@ -104,24 +111,42 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("gains", "where"),
     [
-        ([5.0, 1.0, -1.0], "SLC 28"),  # half of the way from 20 to 40 on a logarithmic scale: sqrt(20 * 40)
-        ([4.0, -4.0, -9.0], "SLC 14"),
-        ([-1.0, 2.0, -2.0], "SLC 28"),  # the last crossing counts
-        ([5.0, 4.0, 0.5], "above SLC 40"),
-        ([-1.0, -4.0, -9.0], "below SLC 10"),
+        ([5.0, 1.0, -1.0], "up to SLC 28"),  # half of the way from 20 to 40 on a logarithmic scale: sqrt(20 * 40)
+        ([4.0, -4.0, -9.0], "up to SLC 14"),
+        ([-1.0, 1.0, 2.0], "from SLC 14"),
+        ([-1.0, 1.0, -1.0], "SLC 14 to SLC 28"),
+        ([1.0, -1.0, 1.0], "up to SLC 14, from SLC 28"),
+        ([5.0, 4.0, 0.5], "everywhere"),
+        ([-1.0, -4.0, -9.0], "nowhere"),
         ([5.0, None, -1.0], "–"),
     ],
 )
-def test_where_a_gain_ends(gains: list[float | None], where: str) -> None:
-    assert _crossing([10, 20, 40], gains) == where
+def test_where_an_evaluation_is_ahead(gains: list[float | None], where: str) -> None:
+    assert _ahead([10, 20, 40], gains) == where
+
+
+def test_errors_are_those_of_all_trainings_with_as_many_labels() -> None:
+    """Variances 2 (two seeds) and 8 (two seeds) of SLC 10: sqrt(5); the other SLC has nothing to say about it."""
+    cells = pd.DataFrame(
+        [
+            {"slc": "10", "seeds": 2, "top1_std": math.sqrt(2), "top1_mean": 40.0},
+            {"slc": "10", "seeds": 2, "top1_std": math.sqrt(8), "top1_mean": 30.0},
+            {"slc": "20", "seeds": 1, "top1_std": None, "top1_mean": 30.0},
+            {"slc": "20", "seeds": 3, "top1_std": 3.0, "top1_mean": 31.0},
+        ]
+    )
+    deviations = _deviations(cells)
+    assert deviations == pytest.approx({"10": math.sqrt(5), "20": 3.0})
+    assert _difference(cells.iloc[0], cells.iloc[1], deviations) == pytest.approx((10.0, math.sqrt(5 / 2 + 5 / 2)))
+    assert _difference(cells.iloc[3], cells.iloc[2], deviations) == pytest.approx((1.0, math.sqrt(9 / 3 + 9)))
 
 
 def test_what_others_archived_stays_and_what_is_not_shown_goes(plan: Plan, tmp_path: Path) -> None:
     finish(plan)
     path = tmp_path / "study.json"
-    theirs = {"tables": {"theirs": {"spec": {"cells": [{"run": "a"}]}, "made": {}}}}
+    theirs = {"tables": {"theirs": {"spec": {"cells": [{"run": "a"}]}, "command": "snakemake there"}}}
     theirs |= {"runs": {"a": {"name": "x"}, "b": {"name": "y"}}}
-    write_json(path, {"format": 1, "figures": {}, "analyses": {}, "teachers": {}, "costs": {}} | theirs)
+    write_json(path, {"format": 2, "figures": {}, "analyses": {}, "teachers": {}, "costs": {}} | theirs)
     assert collect(plan, path, "snakemake here") == f"{path}: 2 tables; 4 of 5 trainings are there"
     archive = read_json(path)
     assert sorted(archive["tables"]) == ["main", "other", "theirs"]
@@ -172,6 +197,9 @@ def test_trainings_of_other_code_are_adopted_when_asked_for(plan: Plan, tmp_path
     archive["runs"] = {old[key]: run for key, run in archive["runs"].items()}
     for run in archive["runs"].values():
         del run["spec"]["hard_temperature"]
+        run["spec"]["eta"] = int(run["spec"]["eta"])  # 2 instead of 2.0
+        for seed in run["seeds"].values():
+            seed["made"] = ["2026-01-31", "there"]
     (first, second) = archive["runs"].values()
     second["spec"]["lr"] *= 2  # no longer the same
     write_json(tmp_path / "study.json", archive)
@@ -186,7 +214,10 @@ def test_trainings_of_other_code_are_adopted_when_asked_for(plan: Plan, tmp_path
     new = {name: value for name, value in read_json(plan.record(key, 1)).items() if name != "adopted"}
     write_json(plan.record(key, 1), new | {"code": "d" * 64, "top1": 77.0})
     before = [plan.record(key, seed).read_bytes() for seed in (0, 1)]
-    collect(plan, tmp_path / "study.json", "snakemake here")
+    for _ in range(2):  # the second time its old key is gone
+        collect(plan, tmp_path / "study.json", "snakemake here")
+        seeds = read_json(tmp_path / "study.json")["runs"][key]["seeds"]
+        assert [seeds[seed]["made"][0] for seed in "01"] == ["2026-01-31", time.strftime("%Y-%m-%d")]
     for seed in (0, 1):
         plan.record(key, seed).unlink()
     restore(plan, tmp_path / "study.json")
@@ -229,7 +260,7 @@ def test_what_cannot_be_archived(plan: Plan, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is nothing to archive"):
         collect(plan, tmp_path / "study.json", "snakemake here")
     finish(plan)
-    for content in ("{}", "[]", '{"format": 1}'):
+    for content in ("{}", "[]", '{"format": 2}'):
         (tmp_path / "study.json").write_text(content)
         with pytest.raises(UserError, match="not an archive of results"):
             collect(plan, tmp_path / "study.json", "snakemake here")

@@ -256,6 +256,9 @@ def test_published_settings_come_first_and_are_named() -> None:
     assert run_fields(hald, 500, published)["origin"]["hard_epochs"] == "recommended"
     assert published.rate("eta", "imagenet1k", "torchvision/resnet18", 50) == Setting(1, "paper")
     assert published.rate("eta", "tiny_imagenet", "small/shufflenet_v2_x0_5", 40) == Setting(1, "paper")
+    # a key tells 2 from 2.0: the same rate must not be trained twice because one of the two was published
+    assert isinstance(published.rate("eta", "cifar100", "small/resnet18", 10).value, float)
+    assert isinstance(published.rate("eta", "cifar100", "small/resnet18", 20).value, float)
     assert published.rate("lr", "imagewoof", "torchvision/resnet50", 10) == Setting(0.005, "code")
     assert published.rate("lr", "cifar100", "small/resnet18", 20) == Setting(0.001, "recommended")
     assert published.rate("lr", "cifar100", "timm/vit_tiny_patch16_224", 10) == Setting(0.0005, "recommended")

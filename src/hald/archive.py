@@ -14,7 +14,7 @@ from hald.errors import UserError
 from hald.files import read_json, write_json, write_text
 from hald.plan.model import Plan
 from hald.provenance import canonical
-from hald.specs.base import to_dict
+from hald.specs.base import from_dict, to_dict
 from hald.specs.run import RunSpec
 
 Archive = dict[str, Any]
@@ -22,7 +22,7 @@ Archive = dict[str, Any]
 SHARED = ("adopted", "code", "format", "hard_temperature", "label_bytes", "slc_effective", "spec", "versions")
 OWN = ("top1", "top5", "best", "stage_starts")
 LINE: dict[str, Any] = {"sort_keys": True, "ensure_ascii": False, "separators": (",", ":")}
-FORMAT = 1
+FORMAT = 2
 PARTS = ("tables", "figures", "runs", "analyses", "teachers", "costs")
 
 
@@ -37,26 +37,29 @@ def collect(plan: Plan, path: Path, command: str) -> str:
     records = {key: [s for s in range(plan.seeds[key]) if plan.record(key, s).exists()] for key in plan.runs}
     if not any(records.values()):
         raise UserError(f"no training of this config is finished in {plan.results}: there is nothing to archive")
-    newest = max(plan.record(key, seed).stat().st_mtime for key, seeds in records.items() for seed in seeds)
-    made = {"command": command, "date": time.strftime("%Y-%m-%d", time.localtime(newest)), "machine": machine()}
     replaced = [name for name in plan.tables if name in archive["tables"]]
     for name, table in plan.tables.items():
-        archive["tables"][name] = {"spec": to_dict(table), "made": made}
+        archive["tables"][name] = {"spec": to_dict(table), "command": command}
     for name, figure in plan.figures.items():
         archive["figures"][name] = to_dict(figure)
     for key, seeds in records.items():
         if seeds:
-            archive["runs"][key] = _entry(plan.slugs[key], _archived(archive, key) | _finished(plan, key, seeds))
+            archive["runs"][key] = _entry(
+                plan.slugs[key], _archived(archive, key) | _finished(plan, key, seeds, archive)
+            )
     for key in plan.analyses:
         if plan.analysis_file(key).exists():
-            archive["analyses"][key] = read_json(plan.analysis_file(key))
+            found = read_json(plan.analysis_file(key))
+            before = archive["analyses"].get(key, {})
+            made = before["made"] if _without_made(before) == found else _made(plan.analysis_file(key))
+            archive["analyses"][key] = found | {"made": made}
     for key, teacher in plan.teachers.items():
         found_teacher = plan.teacher_dir(key) / "teacher.json"
         if found_teacher.exists():
             facts = {name: read_json(found_teacher)[name] for name in ("arch", "top1", "top5")}
             archive["teachers"][plan.slugs[key]] = facts | {"floor": plan.floors[key], "spec": to_dict(teacher)}
-    before, now = archive["costs"].get(command, {}), costs(plan)
-    archive["costs"][command] = {kind: max(before.get(kind, 0), now.get(kind, 0)) for kind in sorted({*before, *now})}
+    spent, now = archive["costs"].get(command, {}), costs(plan)
+    archive["costs"][command] = {kind: max(spent.get(kind, 0), now.get(kind, 0)) for kind in sorted({*spent, *now})}
     _drop_unused(archive)
     write_text(path, _text(archive))
     done, wanted = sum(map(len, records.values())), sum(plan.seeds.values())
@@ -81,20 +84,37 @@ def _text(archive: Archive) -> str:
     return f'{{"format":{archive["format"]},\n' + ",\n".join(parts) + "}\n"
 
 
-def _finished(plan: Plan, key: str, seeds: list[int]) -> dict[str, dict[str, Any]]:
-    """Records of a run by seed, each with its timing."""
+def _finished(plan: Plan, key: str, seeds: list[int], archive: Archive) -> dict[str, dict[str, Any]]:
+    """Records of a run by seed, each with its timing, and when and where it was made."""
     found = {}
     for seed in seeds:
-        timing = plan.record(key, seed).with_suffix(".timing.json")
-        seconds = read_json(timing) if timing.exists() else None
-        found[str(seed)] = read_json(plan.record(key, seed)) | {"timing": seconds}
+        path = plan.record(key, seed)
+        record, timing = read_json(path), path.with_suffix(".timing.json")
+        # one that was restored was made when the archive says; there an adopted one may still have its old key
+        known = [_archived(archive, name).get(str(seed), {}) for name in (key, record.get("adopted", key))]
+        made = [old["made"] for old in known if all(old.get(name) == record[name] for name in (*OWN, "curve"))]
+        facts = {"timing": read_json(timing) if timing.exists() else None, "made": made[0] if made else _made(path)}
+        found[str(seed)] = record | facts
     return found
 
 
 def _archived(archive: Archive, key: str) -> dict[str, dict[str, Any]]:
     """The same of an archived run."""
     seeds = archive["runs"].get(key, {"seeds": {}})["seeds"]
-    return {seed: whole_record(archive, key, seed) | {"timing": own["timing"]} for seed, own in seeds.items()}
+    return {
+        seed: whole_record(archive, key, seed) | {name: own[name] for name in ("timing", "made")}
+        for seed, own in seeds.items()
+    }
+
+
+def _made(path: Path) -> list[str]:
+    """Day and machine of a file that was written here."""
+    return [time.strftime("%Y-%m-%d", time.localtime(path.stat().st_mtime)), machine()]
+
+
+def _without_made(analysis: dict[str, Any]) -> dict[str, Any]:
+    """An archived analysis as it was written."""
+    return {name: value for name, value in analysis.items() if name != "made"}
 
 
 def _entry(name: str, records: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -104,7 +124,7 @@ def _entry(name: str, records: dict[str, dict[str, Any]]) -> dict[str, Any]:
     seeds = {}
     for seed, record in records.items():
         curve = {name: [point[name] for point in record["curve"]] for name in record["curve"][0]}
-        seeds[seed] = {name: record[name] for name in OWN} | {"curve": curve, "timing": record["timing"]}
+        seeds[seed] = {name: record[name] for name in (*OWN, "timing", "made")} | {"curve": curve}
         if differs := {name: record.get(name) for name in SHARED if record.get(name) != facts.get(name)}:
             seeds[seed]["differs"] = differs
     return {"name": name, **facts, "seeds": seeds}
@@ -157,7 +177,7 @@ def unpack(archive: Archive, folder: Path) -> dict[str, Path]:
             write_json(places[key] / f"seed-{seed}.json", whole_record(archive, key, seed))
     for key, found in archive["analyses"].items():
         places[key] = folder / "analyses" / f"{key}.json"
-        write_json(places[key], found)
+        write_json(places[key], _without_made(found))
     return places
 
 
@@ -191,7 +211,7 @@ def restore(plan: Plan, path: Path, adopt: bool = False) -> str:
                 found += 1
     for key in plan.analyses.keys() & archive["analyses"].keys():
         if not plan.analysis_file(key).exists():
-            write_json(plan.analysis_file(key), archive["analyses"][key])
+            write_json(plan.analysis_file(key), _without_made(archive["analyses"][key]))
     there = sum(plan.record(key, seed).exists() for key in plan.runs for seed in range(plan.seeds[key]))
     return f"{plan.results}: {found} records restored; {there} of {sum(plan.seeds.values())} trainings are there"
 
@@ -217,8 +237,10 @@ def _by_settings(plan: Plan, archive: Archive) -> dict[str, list[str]]:
 def _settings(spec: dict[str, Any]) -> str:
     """Everything that decides a training, as text: the keys of dataset and labels too.
 
-    A setting of the run itself that came later than the record has its default.
+    A setting of the run itself that came later than the record has its default, and 1 is 1.0.
     """
-    wanted = [field for field in fields(RunSpec) if field.name not in RunSpec.NOT_IDENTITY]
-    later = {field.name: field.default for field in wanted if field.default is not MISSING}
-    return canonical(later | {field.name: spec[field.name] for field in wanted if field.name in spec})
+    known = {field.name: spec[field.name] for field in fields(RunSpec) if field.name in spec}
+    if not all(field.name in known or field.default is not MISSING for field in fields(RunSpec)):
+        return canonical(known)
+    whole = to_dict(from_dict(RunSpec, known))
+    return canonical({name: value for name, value in whole.items() if name not in RunSpec.NOT_IDENTITY})

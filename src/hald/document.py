@@ -5,8 +5,9 @@ They can be made again anywhere, and no number in them is typed by hand.
     {{table ID}}  {{figure ID}}                 a table with what it was made by; a figure, written beside the document
     {{cell ID | ROW | COLUMN}}                  one cell: mean and deviation
     {{gain ID | ROW | COLUMN | ROW | COLUMN}}   the mean of the first cell minus that of the second
-    {{gains ID | EVALUATION | OTHER}}           one evaluation minus another, by image set and SLC, and where the
-                                                gain ends
+    {{gains ID | EVALUATIONS | OTHER}}          evaluations (a, b, c) minus another, by image set and SLC, and where
+                                                they are ahead
+    {{setting ID | ROW | COLUMN | NAME}}        of the training behind a cell: lr, eta, beta2, steps, hard epochs
     {{stages ID | EVALUATION}}                  accuracy at the end of each stage of an evaluation, by image set and SLC
     {{labels ID}}                               measured bytes of the labels behind a table
     {{teachers}}  {{costs}}                     accuracy of the teachers; minutes of every kind of work
@@ -57,6 +58,7 @@ class Document:
             "cell": self.cell,
             "gain": self.gain,
             "gains": self.gains,
+            "setting": self.setting,
             "stages": self.stages,
             "labels": self.labels,
             "teachers": self.teachers,
@@ -80,15 +82,21 @@ class Document:
         return {cell.run: self.places.get(cell.run, self.nowhere) for cell in table.cells}
 
     def table(self, name: str) -> str:
-        """A table, and the command, date, versions and machine behind it."""
-        table, made = self._table(name), self.archive["tables"][name]["made"]
-        runs = [self.archive["runs"][cell.run] for cell in table.cells if cell.run in self.archive["runs"]]
-        versions = sorted({f"{name} {value}" for run in runs for name, value in run["versions"].items()})
-        seeds = [(run, seed) for run in runs for seed in _seeds(table, run)]
-        code = sorted({seed.get("differs", {}).get("code", run["code"])[:12] for run, seed in seeds})
-        behind = [f"`{made['command']}`", made["date"], made["machine"], *versions]
-        behind += [f"training code {', '.join(code)}"] if code else []
-        return f"{to_markdown(table, cell_rows(table, self._sources(table)))}\n{'; '.join(behind)}."
+        """A table, and the command, days, machines, versions and code behind it."""
+        table, command = self._table(name), self.archive["tables"][name]["command"]
+        keys = dict.fromkeys(cell.run for cell in table.cells)
+        behind = [self.archive["analyses"][key] for key in keys if key in self.archive["analyses"]]
+        for run in (self.archive["runs"][key] for key in keys if key in self.archive["runs"]):
+            behind += [run | seed | seed.get("differs", {}) for seed in _seeds(table, run)]
+        days, machines = (sorted({made["made"][i] for made in behind}) for i in (0, 1))
+        versions = sorted({f"{name} {value}" for made in behind for name, value in made["versions"].items()})
+        facts = [f"`{command} -- results/tables/{name}.csv`"]
+        facts += [" to ".join(dict.fromkeys((days[0], days[-1]))), *machines, *versions] if behind else []
+        facts += [f"code {', '.join(sorted({made['code'][:12] for made in behind}))}"] if behind else []
+        return f"{to_markdown(table, self._cells(table))}\n{'; '.join(facts)}."
+
+    def _cells(self, table: TableSpec) -> pd.DataFrame:
+        return cell_rows(table, self._sources(table))
 
     def figure(self, name: str) -> str:
         """A figure as a link to its file; words instead while its analyses are not archived."""
@@ -104,40 +112,78 @@ class Document:
             (self.pictures / f"{name}.{suffix}").unlink()
         return f"![{spec.caption}]({self.pictures.name}/{name}.png)"
 
-    def _shown(self, name: str, row: str, column: str) -> Shown:
+    def _place(self, name: str, row: str, column: str) -> tuple[TableSpec, int]:
+        """A table and the number of one of its cells."""
         table = self._table(name)
-        _, _, cells = grid(table, cell_rows(table, self._sources(table)))
-        for (head, top), shown in cells.items():
-            if (" ".join(head), " ".join(top)) == (row, column):
-                return shown
+        for number, cell in enumerate(table.cells):
+            if (" ".join(cell.row), " ".join(cell.column)) == (row, column):
+                return table, number
         raise UserError(f"table '{name}' has no cell '{row}' | '{column}'")
+
+    def _shown(self, name: str, row: str, column: str) -> Shown:
+        table, number = self._place(name, row, column)
+        _, _, cells = grid(table, self._cells(table))
+        return cells[table.cells[number].row, table.cells[number].column]
 
     def cell(self, name: str, row: str, column: str) -> str:
         """One cell as the table prints it."""
         return ours_text(self._shown(name, row, column))
 
-    def gain(self, name: str, row: str, column: str, other_row: str, other_column: str) -> str:
-        """How much better one cell is than another, in points."""
-        ours, other = (self._shown(name, *place).ours for place in ((row, column), (other_row, other_column)))
-        return f"{ours.mean - other.mean:+.1f}" if ours and other else DASH
+    def setting(self, name: str, row: str, column: str, setting: str) -> str:
+        """A setting of the training behind a cell."""
+        table, number = self._place(name, row, column)
+        run = self.archive["runs"].get(table.cells[number].run)
+        if run is None:
+            return DASH
+        spec = run["spec"]
+        steps = spec["epochs"] * -(-spec["classes"] * spec["ipc"] // spec["batch"])
+        hard = sum(stage["epochs"] or 0 for stage in spec["stages"] if stage["kind"] == "hard")
+        known = spec | {"steps": steps, "hard epochs": hard, "hard_temperature": run.get("hard_temperature", 1.0)}
+        if not isinstance(known.get(setting), int | float):
+            raise UserError(
+                f"the trainings of '{name}' have no number '{setting}'; try steps, hard epochs, lr, eta, beta2"
+            )
+        return f"{known[setting]:,}" if isinstance(known[setting], int) else f"{known[setting]:.3g}"
 
-    def gains(self, name: str, evaluation: str, other: str) -> str:
-        """What one evaluation gains over another, with the standard error of the difference."""
+    def gain(self, name: str, row: str, column: str, other_row: str, other_column: str) -> str:
+        """How much better one cell is than another, in points, with the standard error of the difference."""
         table = self._table(name)
-        cells = cell_rows(table, self._sources(table))
+        cells = self._cells(table)
+        numbers = [self._place(name, *place)[1] for place in ((row, column), (other_row, other_column))]
+        if table.of_analyses:
+            ours, other = (cells["value"].iloc[number] for number in numbers)
+            return DASH if pd.isna([ours, other]).any() else f"{ours - other:+.3g}"
+        ours, other = (cells.iloc[number] for number in numbers)
+        return _text(_difference(ours, other, _deviations(cells)))
+
+    def gains(self, name: str, evaluations: str, other: str) -> str:
+        """What evaluations gain over another one, with the error of the difference, and where they are ahead."""
+        table = self._table(name)
+        cells = self._cells(table)
         found = {(row["images"], int(row["slc"]), row["evaluation"]): row for _, row in cells.iterrows()}
         sets, labels = (list(dict.fromkeys(key[i] for key in found)) for i in (0, 1))
-        heads = ["images", *(f"SLC {slc}" for slc in labels), "no gain from"]
-        lines = [f"| {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(heads) - 1)]
-        for images in sets:
-            pairs = [(found.get((images, slc, evaluation)), found.get((images, slc, other))) for slc in labels]
-            row = [
-                str(images),
-                *(_difference(*pair) for pair in pairs),
-                _crossing(labels, [_gain(*pair) for pair in pairs]),
-            ]
-            lines.append(f"| {' | '.join(row)} |")
-        return "\n".join(lines)
+        deviations = _deviations(cells)
+        heads = ["evaluation", "images", *(f"SLC {slc}" for slc in labels), "ahead"]
+        lines = [f"| {' | '.join(heads)} |", "| --- | --- |" + " ---: |" * (len(heads) - 2)]
+        for evaluation in evaluations.split(","):
+            ours = evaluation.strip()
+            if missing := {ours, other} - {key[2] for key in found}:
+                raise UserError(f"table '{name}' has no evaluation '{min(missing)}'")
+            rows = {
+                images: [
+                    _difference(found.get((images, slc, ours)), found.get((images, slc, other)), deviations)
+                    for slc in labels
+                ]
+                for images in sets
+            }
+            if len(sets) > 1:
+                rows["mean"] = [_mean(column) for column in zip(*rows.values(), strict=True)]
+            for images, differences in rows.items():
+                ahead = _ahead(labels, [found and found[0] for found in differences])
+                lines.append(f"| {ours} | {images} | {' | '.join(map(_text, differences))} | {ahead} |")
+        known = [f"{deviations[slc]:.1f} at SLC {slc}" for slc in map(str, labels) if slc in deviations]
+        note = f"± standard error of the difference, with one deviation for all cells of an SLC ({', '.join(known)})."
+        return "\n".join([*lines, *(["", note] if known else [])])
 
     def stages(self, name: str, evaluation: str) -> str:
         """Mean accuracy at the end of every stage. Stages have to end at epochs that were measured."""
@@ -159,7 +205,7 @@ class Document:
     def labels(self, name: str) -> str:
         """How many bytes the labels behind a table take on disk, and each of them."""
         table = self._table(name)
-        cells = cell_rows(table, self._sources(table)).query("label_bytes > 0")  # neither missing nor hard labels alone
+        cells = self._cells(table).query("label_bytes > 0")  # neither missing nor hard labels alone
         lines = [
             "| images | labels per class | labels | bytes | bytes per label |",
             "| --- | ---: | ---: | ---: | ---: |",
@@ -201,35 +247,65 @@ def stage_ends(seed: dict[str, Any]) -> list[float]:
     return [top1[epoch] for epoch in ends]
 
 
-def _gain(ours: pd.Series | None, other: pd.Series | None) -> float | None:
-    """Difference of two means; None where a run is missing."""
+Difference = tuple[float, float | None]  # of two means, and its standard error
+
+
+def _deviations(cells: pd.DataFrame) -> dict[str, float]:
+    """Standard deviation of one training by SLC, from all cells that have more than one seed.
+
+    A cell's own two or three seeds say next to nothing about it.
+    """
+    several = cells[cells["seeds"] > 1]
+    weight = (several["seeds"] - 1).groupby(several["slc"])
+    squares = (several["top1_std"].astype(float) ** 2 * (several["seeds"] - 1)).groupby(several["slc"])
+    return {str(slc): math.sqrt(value) for slc, value in (squares.sum() / weight.sum()).items()}
+
+
+def _difference(ours: pd.Series | None, other: pd.Series | None, deviations: dict[str, float]) -> Difference | None:
+    """Difference of two cells' means; None where a run is missing."""
     if ours is None or other is None or not (ours["seeds"] and other["seeds"]):
         return None
-    return float(ours["top1_mean"] - other["top1_mean"])
+    gain = float(ours["top1_mean"] - other["top1_mean"])
+    if not all(row["slc"] in deviations for row in (ours, other)):
+        return gain, None
+    return gain, math.sqrt(sum(deviations[row["slc"]] ** 2 / row["seeds"] for row in (ours, other)))
 
 
-def _difference(ours: pd.Series | None, other: pd.Series | None) -> str:
-    """Difference of two means and its standard error; a dash where a run is missing."""
-    gain = _gain(ours, other)
-    if gain is None or ours is None or other is None:
+def _mean(differences: tuple[Difference | None, ...]) -> Difference | None:
+    """Their mean, with the error that the trainings' own leave it; None where one is missing."""
+    known = [found for found in differences if found]
+    if len(known) < len(differences):
+        return None
+    gain = statistics.mean(gain for gain, _ in known)
+    errors = [error for _, error in known if error is not None]
+    return gain, math.sqrt(sum(error**2 for error in errors)) / len(known) if len(errors) == len(known) else None
+
+
+def _text(difference: Difference | None) -> str:
+    if difference is None:
         return DASH
-    if min(ours["seeds"], other["seeds"]) < 2:
-        return f"{gain:+.1f}"
-    error = math.sqrt(sum(row["top1_std"] ** 2 / row["seeds"] for row in (ours, other)))
-    return f"{gain:+.1f} ± {error:.1f}"
+    gain, error = difference
+    return f"{gain:+.1f}" + (f" ± {error:.1f}" if error is not None else "")
 
 
-def _crossing(labels: list[int], gains: list[float | None]) -> str:
-    """Where a gain falls to zero over the number of labels, straight lines between them on a logarithmic scale."""
-    known = [(slc, gain) for slc, gain in zip(labels, gains, strict=True) if gain is not None]
+def _ahead(labels: list[int], gains: list[float | None]) -> str:
+    """Where a gain is positive over the number of labels, straight lines between them on a logarithmic scale."""
+    known = [gain for gain in gains if gain is not None]
     if len(known) < len(labels):
         return DASH
-    if known[-1][1] > 0:
-        return f"above SLC {known[-1][0]}"
-    for (slc, gain), (after, loss) in reversed(list(pairwise(known))):
-        if gain > 0:
-            return f"SLC {slc * (after / slc) ** (gain / (gain - loss)):.0f}"
-    return f"below SLC {known[0][0]}"
+    points = list(zip(labels, known, strict=True))
+    changes = [
+        f"SLC {slc * (after / slc) ** (gain / (gain - then)):.0f}"
+        for (slc, gain), (after, then) in pairwise(points)
+        if (gain > 0) != (then > 0)
+    ]
+    if not changes:
+        return "everywhere" if known[0] > 0 else "nowhere"
+    edges = [*([""] if known[0] > 0 else []), *changes, *([""] if known[-1] > 0 else [])]
+    parts = zip(edges[::2], edges[1::2], strict=True)
+    return ", ".join(
+        f"{start} to {end}" if start and end else f"from {start}" if start else f"up to {end}" for start, end in parts
+    )
 
 
 def write_document(archive: Path, template: Path, result: Path) -> None:

@@ -43,11 +43,11 @@ class Published:
         for source in SOURCES:
             rates = self._of(source, dataset).get("rates", {}).get(_network(arch), {})
             if str(ipc) in rates:
-                return Setting(rates[str(ipc)][column], source)
+                return Setting(float(rates[str(ipc)][column]), source)
         known = {int(i): v for source in SOURCES[::-1] for i, v in self._rates(source, dataset, arch).items()}
         below = max((i for i in known if i < ipc), default=None)
         if below is not None:
-            return Setting(known[below][column], "recommended")
+            return Setting(float(known[below][column]), "recommended")
         return Setting(VIT_RATE if name == "lr" and "vit" in arch else FALLBACK[name], "recommended")
 
     def hard_epochs(self, dataset: str, slc: int, epochs: int) -> Setting:
