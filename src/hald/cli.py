@@ -168,7 +168,11 @@ def _archive(options: argparse.Namespace) -> int:
         print(restore(plan, options.file, options.adopt))
         return 0
     asked = [pair for pair in options.config if pair.split("=")[0] not in ("results", "stores")]  # where, not what
-    print(collect(plan, options.file, shlex.join(["snakemake", *(["--config", *asked] if asked else [])])))
+    print(
+        collect(
+            plan, options.file, shlex.join(["snakemake", "--cores", "all", *(["--config", *asked] if asked else [])])
+        )
+    )
     return 0
 
 

@@ -103,7 +103,7 @@ def _images_differ(header: Header, plan: Plan, key: str) -> list[str]:
         missing = (
             f"images (set {header.spec['images']} in the store, {key} in the plan; to compare them, make the latter "
         )
-        missing += f"with `snakemake {folder}/image_set.json`)"
+        missing += f"with `snakemake --cores all {folder}/image_set.json`)"
         return [] if header.spec["images"] == key else [missing]
     images = open_set(folder)
     pairs = {
@@ -125,7 +125,7 @@ def _teachers_differ(header: Header, plan: Plan, keys: tuple[str, ...]) -> list[
         if theirs is None and key != old:
             fields.append(
                 f"teacher {number} ({old} in the store, {key} in the plan; to compare them, make the latter with "
-                f"`snakemake {record}`)"
+                f"`snakemake --cores all {record}`)"
             )
         elif theirs not in (None, ours):
             fields.append(f"weights of teacher {number} ({ours[:10]} in the store, {theirs[:10]} in the plan)")

@@ -82,7 +82,9 @@ def _orphans(store: LabelStore) -> Iterator[Problem]:
     """Views with data but no marker: a killed writer's, or a lost marker. They are not used."""
     written = {int(path.name) for path in (store.folder / "image" / "c").glob("*")}
     for view in sorted(written - set(store.views())):
-        what = f"has data but no marker, so it is not used; run `snakemake {store.marker(view)}` to compute it"
+        what = (
+            f"has data but no marker, so it is not used; run `snakemake --cores all {store.marker(view)}` to compute it"
+        )
         yield Problem(f"{store.folder} view {view}", what)
 
 

@@ -110,9 +110,9 @@ HEAD = """# Configuration
 `config.yaml` names the experiments and the places; each file of `experiments/` is one experiment; `datasets.yaml` holds
 the known datasets. Unknown keys are refused. `hald plan` prints what a configuration amounts to without doing it.
 
-    snakemake --config 'experiments=[demo]'                            # another experiment
-    snakemake --config 'override={demo: {evaluations: {hald: {hard_epochs: 30}}}}'   # one setting, tried
-    snakemake --config stores=/shared/hald/labels                      # label stores shared with others
+    snakemake --cores all --config 'experiments=[demo]'                            # another experiment
+    snakemake --cores all --config 'override={demo: {evaluations: {hald: {hard_epochs: 30}}}}'   # one setting, tried
+    snakemake --cores all --config stores=/shared/hald/labels                      # label stores shared with others
 
 Beside the keys below, an experiment's file may say `extends: another`: it then has everything of the other one but its
 tables, analyses and figures, and changes what it says itself (mappings key by key). A file that holds nothing but

@@ -217,9 +217,9 @@ class Experiment:
     teachers: dict[str, Teacher] = option("Teachers by name")
     images: dict[str, Images] = option("Image sets by name; a table says at which IPC")
     students: dict[str, Student] = option("Students by name")
-    tables: dict[str, Table] = option("Results tables by id: `snakemake results/tables/<id>.csv` makes one")
+    tables: dict[str, Table] = option("Results tables by id: `snakemake --cores all results/tables/<id>.csv` makes one")
     analyses: dict[str, Analysis] = option("Analyses by name: what tables and figures of them show", {})
-    figures: dict[str, Figure] = option("Figures by id: `snakemake results/figures/<id>.png` makes one", {})
+    figures: dict[str, Figure] = option("Figures by id: `snakemake --cores all results/figures/<id>.png` makes one", {})
     evaluations: dict[str, Evaluation] = option(
         "Training protocols by name, and changes to those of config/evaluations.yaml (merged key by key)", {}
     )

@@ -111,8 +111,8 @@ def _import(options: argparse.Namespace) -> int:
         raise UserError(f"--ipc {options.ipc}: take one image of each class at least")
     if not (options.dataset / "manifest.json").is_file():
         raise UserError(
-            f"there is no prepared dataset at {options.dataset}; name one of results/datasets/ (`snakemake --until "
-            f"dataset` makes them)"
+            f"there is no prepared dataset at {options.dataset}; name one of results/datasets/ "
+            f"(`snakemake --cores all --until dataset` makes them)"
         )
     import_folder(options.source, options.dataset, options.to, options.ipc, options.teacher)
     print(f"{options.to}: {open_set(options.to).record()['count']} images")
