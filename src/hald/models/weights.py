@@ -70,7 +70,7 @@ def fetch_torchvision(arch: str, weights: str, path: Path) -> None:
         state = entry.get_state_dict(progress=False, check_hash=True)
     except OSError as error:
         raise UserError(
-            f"weights of {arch} ({weights}) could not be fetched: {error}. Run `snakemake --cores 1 {path}` on a machine with "
-            f"network access, or copy the file there"
+            f"weights of {arch} ({weights}) could not be fetched: {error}. Run "
+            f"`snakemake --cores 1 {path}` on a machine with network access, or copy the file there"
         ) from error
     write_atomic(path, lambda temporary: save_file({name: t.contiguous() for name, t in state.items()}, temporary))
