@@ -134,8 +134,16 @@ def test_what_cannot_be_compared_is_not_adopted(root: Path, real_set: Path, teac
     plan = plan_of()
     spec = plan.labels[real_key(plan)]
     old = old_store(replace(spec, images="a" * 10, teachers=("b" * 10,)), real_set, teacher, 1)
-    refused(r"images \(set aaaaaaaaaa .* make the latter with `snakemake --cores all results/images/.*image_set.json`", old, plan)
-    refused(r"teacher 0 \(bbbbbbbbbb .* make the latter with `snakemake --cores all results/teachers/.*teacher.json`", old, plan)
+    refused(
+        r"images \(set aaaaaaaaaa .* make the latter with `snakemake --cores all results/images/.*image_set.json`",
+        old,
+        plan,
+    )
+    refused(
+        r"teacher 0 \(bbbbbbbbbb .* make the latter with `snakemake --cores all results/teachers/.*teacher.json`",
+        old,
+        plan,
+    )
 
 
 def test_damaged_imported_present_and_ambiguous_stores(root: Path, real_set: Path, teacher: Path) -> None:
