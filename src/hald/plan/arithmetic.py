@@ -25,14 +25,14 @@ def views_behind(pool: int, batches: int) -> int:
     return max(-(-pool // batches), 1)
 
 
-SHORTEST = 37_500  # steps of the shortest published training: Tiny-ImageNet at IPC 10, 300 epochs of 125 batches
+PRINTED = 37_500  # steps of the shortest training whose settings the paper prints: Tiny-ImageNet at IPC 10
 
 
 def second_moment(beta2: float | str, steps: int) -> float:
-    """AdamW's beta2; `scaled`: its memory 1 / (1 - beta2) is that part of the steps which 0.999 is of SHORTEST."""
+    """AdamW's beta2; `scaled`: its memory 1 / (1 - beta2) is that part of the steps which 0.999 is of PRINTED."""
     if not isinstance(beta2, str):
         return beta2
-    return round(min(max(1 - SHORTEST * 0.001 / steps, 0.9), 0.999), 5)
+    return round(min(max(1 - PRINTED * 0.001 / steps, 0.9), 0.999), 5)
 
 
 TOP_K = 100  # logits that codec topk keeps where nothing is said

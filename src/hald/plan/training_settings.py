@@ -80,7 +80,7 @@ class Evaluation:
     weight_decay: float = option("AdamW weight decay on weights with more than one dimension", 0.01, minimum=0)
     beta2: float | Literal["scaled"] | None = option(
         "AdamW's decay of the second moment, which remembers about 1 / (1 - beta2) steps; scaled: as large a part of a "
-        "short training as 0.999 is of the shortest published one; empty: the experiment's",
+        "short training as 0.999 is of the shortest one whose settings are printed; empty: the experiment's",
         None,
         minimum=0,
         exclusiveMaximum=1,
