@@ -25,6 +25,7 @@ HALD {{cell main | rded 4 | hald}}, {{gain main | rded 4 | hald | rded 4 | soft_
 {{setting main | rded 4 | hald | steps}} steps, {{setting main | rded 4 | hald | lr}}
 {{figure gain}}
 {{gains main | hald | soft_only}}
+mean {{mean_gain main | hald | soft_only | 4}}
 {{stages main | hald}}
 {{labels main}}
 {{teachers}}
@@ -93,6 +94,7 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     assert "| evaluation | images | SLC 4 | ahead |\n| --- | --- | ---: | ---: |\n" in text
     assert "| hald | rded | +10.0 ± 1.4 | everywhere |\n\n± standard error of the difference, with one" in text
     assert "(1.4 at SLC 4)." in text
+    assert "mean +10.0 ± 1.4\n" in text
     assert "| images | SLC | after soft | after hard | last soft |\n" in text
     more = read_json(archive)  # a seed that another table has is none of this one's
     for run in more["runs"].values():
@@ -100,7 +102,7 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     write_json(archive, more)
     assert "| rded | 4 | 31.0 | 36.0 | 41.0 |" in text  # seeds of 40 and 42
     assert "| rded | 4 | 40 | 10 | 0.2 |" in text  # 4 labels for each of 10 classes
-    assert "| small/resnet10-w4 | 91.2 | 85 |" in text
+    assert "| small/resnet10-w4 | random crops | 91.2 | 85 |" in text
     assert "| evaluate small/resnet10-w4@32 | 120.0 |" in text
     picture = (tmp_path / "found/gain.png").read_bytes()
     write_document(archive, template, tmp_path / "found.md")
@@ -241,6 +243,8 @@ def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:
         ("table mian", "no table 'mian'; there are main, other"),
         ("cell main | rded 5 | hald", "no cell 'rded 5' | 'hald'"),
         ("cell main", "write {{cell NAME | ROW | COLUMN}}"),
+        ("gains main | hlad | soft_only", "no evaluation 'hlad'"),
+        ("setting main | rded 4 | hald | step", "no number 'step'; try steps"),
         ("teachers all", "write {{teachers}}"),
         ("figure gian", "no figure 'gian'; there are gain"),
         ("table main}} {{table", "write {{table NAME}}"),

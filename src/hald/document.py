@@ -5,6 +5,7 @@ They can be made again anywhere, and no number in them is typed by hand.
     {{table ID}}  {{figure ID}}                 a table with what it was made by; a figure, written beside the document
     {{cell ID | ROW | COLUMN}}                  one cell: mean and deviation
     {{gain ID | ROW | COLUMN | ROW | COLUMN}}   the mean of the first cell minus that of the second
+    {{mean_gain ID | EVALUATION | OTHER | SLC}} the mean of that over the kinds of images
     {{gains ID | EVALUATIONS | OTHER}}          evaluations (a, b, c) minus another, by image set and SLC, and where
                                                 they are ahead
     {{setting ID | ROW | COLUMN | NAME}}        of the training behind a cell: lr, eta, beta2, steps, hard epochs
@@ -34,6 +35,8 @@ from hald.specs.figure import FigureSpec
 from hald.specs.table import TableSpec
 from hald.tables import DASH, Shown, cell_rows, grid, ours_text, to_markdown
 
+SEEN = {"resized": "random crops", "padded": "shifted images"}  # by a recipe's `crop`
+
 
 class Document:
     """A template's words, each filled from an archive; figures go to `pictures`, beside the document."""
@@ -57,6 +60,7 @@ class Document:
             "figure": self.figure,
             "cell": self.cell,
             "gain": self.gain,
+            "mean_gain": self.mean_gain,
             "gains": self.gains,
             "setting": self.setting,
             "stages": self.stages,
@@ -156,31 +160,36 @@ class Document:
         ours, other = (cells.iloc[number] for number in numbers)
         return _text(_difference(ours, other, _deviations(cells)))
 
+    def _differences(self, name: str, ours: str, other: str) -> dict[tuple[str, int], "Difference | None"]:
+        """What one evaluation gains over another, by kind of images and SLC."""
+        cells = self._cells(self._table(name))
+        found = {(row["images"], int(row["slc"]), row["evaluation"]): row for _, row in cells.iterrows()}
+        if missing := {ours, other} - {evaluation for *_, evaluation in found}:
+            raise UserError(f"table '{name}' has no evaluation '{min(missing)}'")
+        deviations = _deviations(cells)
+        places = dict.fromkeys((images, slc) for images, slc, _ in found)
+        return {at: _difference(found.get((*at, ours)), found.get((*at, other)), deviations) for at in places}
+
+    def mean_gain(self, name: str, evaluation: str, other: str, slc: str) -> str:
+        """The mean over the kinds of images of what one evaluation gains over another."""
+        found = self._differences(name, evaluation, other)
+        return _text(_mean(tuple(difference for (_, at), difference in found.items() if str(at) == slc)))
+
     def gains(self, name: str, evaluations: str, other: str) -> str:
         """What evaluations gain over another one, with the error of the difference, and where they are ahead."""
-        table = self._table(name)
-        cells = self._cells(table)
-        found = {(row["images"], int(row["slc"]), row["evaluation"]): row for _, row in cells.iterrows()}
-        sets, labels = (list(dict.fromkeys(key[i] for key in found)) for i in (0, 1))
-        deviations = _deviations(cells)
+        first, *others = (self._differences(name, ours.strip(), other) for ours in evaluations.split(","))
+        labels = sorted({slc for _, slc in first})
         heads = ["evaluation", "images", *(f"SLC {slc}" for slc in labels), "ahead"]
         lines = [f"| {' | '.join(heads)} |", "| --- | --- |" + " ---: |" * (len(heads) - 2)]
-        for evaluation in evaluations.split(","):
-            ours = evaluation.strip()
-            if missing := {ours, other} - {key[2] for key in found}:
-                raise UserError(f"table '{name}' has no evaluation '{min(missing)}'")
-            rows = {
-                images: [
-                    _difference(found.get((images, slc, ours)), found.get((images, slc, other)), deviations)
-                    for slc in labels
-                ]
-                for images in sets
-            }
+        for ours, found in zip(evaluations.split(","), (first, *others), strict=True):
+            sets = list(dict.fromkeys(images for images, _ in found))
+            rows = {images: [found.get((images, slc)) for slc in labels] for images in sets}
             if len(sets) > 1:
                 rows["mean"] = [_mean(column) for column in zip(*rows.values(), strict=True)]
             for images, differences in rows.items():
-                ahead = _ahead(labels, [found and found[0] for found in differences])
-                lines.append(f"| {ours} | {images} | {' | '.join(map(_text, differences))} | {ahead} |")
+                ahead = _ahead(labels, [difference and difference[0] for difference in differences])
+                lines.append(f"| {ours.strip()} | {images} | {' | '.join(map(_text, differences))} | {ahead} |")
+        deviations = _deviations(self._cells(self._table(name)))
         known = [f"{deviations[slc]:.1f} at SLC {slc}" for slc in map(str, labels) if slc in deviations]
         note = f"± standard error of the difference, with one deviation for all cells of an SLC ({', '.join(known)})."
         return "\n".join([*lines, *(["", note] if known else [])])
@@ -218,9 +227,10 @@ class Document:
 
     def teachers(self) -> str:
         """Accuracy of every teacher, and the floor it had to reach."""
-        lines = ["| teacher | network | top-1 (%) | floor (%) |", "| --- | --- | ---: | ---: |"]
+        lines = ["| teacher | network | trained on | top-1 (%) | floor (%) |", "| --- | --- | --- | ---: | ---: |"]
         for name, facts in self.archive["teachers"].items():
-            lines.append(f"| {name} | {facts['arch']} | {facts['top1']:.1f} | {facts['floor']:g} |")
+            seen = SEEN[facts["spec"]["recipe"]["crop"]] if facts["spec"].get("recipe") else DASH
+            lines.append(f"| {name} | {facts['arch']} | {seen} | {facts['top1']:.1f} | {facts['floor']:g} |")
         return "\n".join(lines)
 
     def costs(self) -> str:

@@ -78,6 +78,7 @@ NAMES = {
     "hald_matched": "HALD, matched (T²)",
     "hald_aligned": "HALD, aligned",
     "hald_reset": "HALD, optimiser reset",
+    "hald_scaled": "HALD, scaled memory",
     "hald_adaptive": "HALD, adaptive",
     "fadrm": "FADRM",
     "fadrm_plus": "FADRM+",
