@@ -26,7 +26,7 @@ HALD {{cell main | rded 4 | hald}}, {{gain main | rded 4 | hald | rded 4 | soft_
 {{figure gain}}
 {{gains main | hald | soft_only}}
 mean {{mean_gain main | hald | soft_only | 4}}
-{{stages main | hald}}
+{{stages main | hald, soft_only}}
 {{labels main}}
 {{teachers}}
 {{costs}}
@@ -95,13 +95,13 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     assert "| hald | rded | +10.0 ± 1.4 | everywhere |\n\n± standard error of the difference, with one" in text
     assert "(1.4 at SLC 4)." in text
     assert "mean +10.0 ± 1.4\n" in text
-    assert "| images | SLC | after soft | after hard | last soft |\n" in text
+    assert "| images | SLC | hald | soft_only |\n" in text
     more = read_json(archive)  # a seed that another table has is none of this one's
     for run in more["runs"].values():
         run["seeds"]["2"] = run["seeds"]["0"] | {"differs": {"code": "d" * 64}}
     write_json(archive, more)
-    assert "| rded | 4 | 31.0 | 36.0 | 41.0 |" in text  # seeds of 40 and 42
-    assert "| rded | 4 | 40 | 10 | 0.2 |" in text  # 4 labels for each of 10 classes
+    assert "| rded | 4 | 31.0 → 36.0 → 41.0 | 31.0 |" in text  # seeds of 40 and 42, and of 30 and 32
+    assert "| 4 | 40 | 10 | 0.2 |" in text  # 4 labels for each of 10 classes
     assert "| small/resnet10-w4 | random crops | 91.2 | 85 |" in text
     assert "| evaluate small/resnet10-w4@32 | 120.0 |" in text
     picture = (tmp_path / "found/gain.png").read_bytes()

@@ -9,7 +9,7 @@ They can be made again anywhere, and no number in them is typed by hand.
     {{gains ID | EVALUATIONS | OTHER}}          evaluations (a, b, c) minus another, by image set and SLC, and where
                                                 they are ahead
     {{setting ID | ROW | COLUMN | NAME}}        of the training behind a cell: lr, eta, beta2, steps, hard epochs
-    {{stages ID | EVALUATION}}                  accuracy at the end of each stage of an evaluation, by image set and SLC
+    {{stages ID | EVALUATIONS}}                 accuracy at the end of each stage, by image set and SLC
     {{labels ID}}                               measured bytes of the labels behind a table
     {{teachers}}  {{costs}}                     accuracy of the teachers; minutes of every kind of work
 """
@@ -177,52 +177,50 @@ class Document:
 
     def gains(self, name: str, evaluations: str, other: str) -> str:
         """What evaluations gain over another one, with the error of the difference, and where they are ahead."""
-        first, *others = (self._differences(name, ours.strip(), other) for ours in evaluations.split(","))
-        labels = sorted({slc for _, slc in first})
+        gains = {ours: self._differences(name, ours, other) for ours in _names(evaluations)}
+        labels = sorted({slc for found in gains.values() for _, slc in found})
         heads = ["evaluation", "images", *(f"SLC {slc}" for slc in labels), "ahead"]
         lines = [f"| {' | '.join(heads)} |", "| --- | --- |" + " ---: |" * (len(heads) - 2)]
-        for ours, found in zip(evaluations.split(","), (first, *others), strict=True):
+        for ours, found in gains.items():
             sets = list(dict.fromkeys(images for images, _ in found))
             rows = {images: [found.get((images, slc)) for slc in labels] for images in sets}
             if len(sets) > 1:
                 rows["mean"] = [_mean(column) for column in zip(*rows.values(), strict=True)]
             for images, differences in rows.items():
                 ahead = _ahead(labels, [difference and difference[0] for difference in differences])
-                lines.append(f"| {ours.strip()} | {images} | {' | '.join(map(_text, differences))} | {ahead} |")
+                lines.append(f"| {ours} | {images} | {' | '.join(map(_text, differences))} | {ahead} |")
         deviations = _deviations(self._cells(self._table(name)))
         known = [f"{deviations[slc]:.1f} at SLC {slc}" for slc in map(str, labels) if slc in deviations]
         note = f"± standard error of the difference, with one deviation for all cells of an SLC ({', '.join(known)})."
         return "\n".join([*lines, *(["", note] if known else [])])
 
-    def stages(self, name: str, evaluation: str) -> str:
+    def stages(self, name: str, evaluations: str) -> str:
         """Mean accuracy at the end of every stage. Stages have to end at epochs that were measured."""
-        table = self._table(name)
-        cells = [cell for cell in table.cells if cell.place["evaluation"] == evaluation]
-        found = [(cell.place, self.archive["runs"][cell.run]) for cell in cells if cell.run in self.archive["runs"]]
-        orders = {tuple(stage["kind"] for stage in run["spec"]["stages"]) for _, run in found}
-        if len(orders) != 1:
-            raise UserError(f"table '{name}' has {len(orders)} orders of stages of '{evaluation}', not one")
-        (kinds,) = orders
-        heads = [f"{'last' if kind in kinds[:i] else 'after'} {kind}" for i, kind in enumerate(kinds)]
-        lines = [f"| images | SLC | {' | '.join(heads)} |", "| --- |" + " ---: |" * (len(kinds) + 1)]
-        for place, run in found:
-            ends = zip(*map(stage_ends, _seeds(table, run)), strict=True)
-            means = [f"{round(statistics.mean(values), 4):.1f}" for values in ends]
-            lines.append(f"| {place['images']} | {place['slc']} | {' | '.join(means)} |")
+        table, names = self._table(name), _names(evaluations)
+        rows: dict[tuple[str, str], dict[str, str]] = {}
+        for cell in table.cells:
+            run = self.archive["runs"].get(cell.run)
+            if run and cell.place["evaluation"] in names:
+                ends = zip(*map(stage_ends, _seeds(table, run)), strict=True)
+                means = [f"{round(statistics.mean(values), 4):.1f}" for values in ends]
+                place = str(cell.place["images"]), str(cell.place["slc"])
+                rows.setdefault(place, {})[str(cell.place["evaluation"])] = " → ".join(means)
+        lines = [f"| images | SLC | {' | '.join(names)} |", "| --- |" + " ---: |" * (len(names) + 1)]
+        lines += [f"| {' | '.join([*place, *(found.get(n, DASH) for n in names)])} |" for place, found in rows.items()]
         return "\n".join(lines)
 
     def labels(self, name: str) -> str:
         """How many bytes the labels behind a table take on disk, and each of them."""
         table = self._table(name)
         cells = self._cells(table).query("label_bytes > 0")  # neither missing nor hard labels alone
-        lines = [
-            "| images | labels per class | labels | bytes | bytes per label |",
-            "| --- | ---: | ---: | ---: | ---: |",
-        ]
-        for (images, slc), rows in cells.groupby(["images", "slc_effective"], sort=False):
+        lines = ["| labels per class | labels | bytes | bytes per label |", "| ---: | ---: | ---: | ---: |"]
+        for slc, rows in cells.groupby("slc_effective"):
             run = self.archive["runs"][rows["run"].iloc[0].rpartition("_")[2]]
-            count, size = round(slc * run["spec"]["classes"]), int(rows["label_bytes"].iloc[0])
-            lines.append(f"| {images} | {slc:g} | {count:,} | {size:,} | {size / count:.1f} |")
+            count = round(slc * run["spec"]["classes"])
+            sizes = [int(rows["label_bytes"].min()), int(rows["label_bytes"].max())]
+            whole = " to ".join(dict.fromkeys(f"{size:,}" for size in sizes))
+            each = " to ".join(dict.fromkeys(f"{size / count:.1f}" for size in sizes))
+            lines.append(f"| {slc:g} | {count:,} | {whole} | {each} |")
         return "\n".join(lines)
 
     def teachers(self) -> str:
@@ -241,6 +239,11 @@ class Document:
                 what = re.sub(r" [0-9a-f]{10}$", "", kind)  # without the key of a dataset or teacher
                 lines.append(f"| {'' if number else f'`{command}`'} | {what} | {60 * value:.1f} |")
         return "\n".join(lines)
+
+
+def _names(text: str) -> list[str]:
+    """The parts of `a, b, c`."""
+    return [name.strip() for name in text.split(",")]
 
 
 def _seeds(table: TableSpec, run: dict[str, Any]) -> list[dict[str, Any]]:
@@ -295,7 +298,7 @@ def _text(difference: Difference | None) -> str:
     if difference is None:
         return DASH
     gain, error = difference
-    return f"{gain:+.1f}" + (f" ± {error:.1f}" if error is not None else "")
+    return f"{round(gain, 1) + 0.0:+.1f}" + (f" ± {error:.1f}" if error is not None else "")  # -0.0 + 0.0 is 0.0
 
 
 def _ahead(labels: list[int], gains: list[float | None]) -> str:
