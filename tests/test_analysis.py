@@ -1,5 +1,6 @@
 """Analyses: every number against a value by hand or a few lines of NumPy."""
 
+import importlib.util
 import json
 import math
 from pathlib import Path
@@ -16,12 +17,14 @@ from hald.analysis import consistency, drift, embedding, gradients, jitter, land
 from hald.analysis.crops import CropRule, draw_crops
 from hald.analysis.probe import Probe
 from hald.analysis.updates import measure_logits, measure_steps, size_of
+from hald.data.preflight import check_packages
 from hald.errors import UserError
 from hald.labels.store import LabelStore
 from hald.models.build import build_model
 from hald.plots.analysis import smoothed
 from hald.specs.base import to_dict
 from hald.train.batches import Batch
+from hald.train.hard import HardBatches
 from hald.train.step import Student
 from hald.views import normalize
 
@@ -265,7 +268,9 @@ def test_one_forward_per_step_and_a_teacher_that_stays_as_it_is(rng) -> None:  #
     student, teacher = (build_model("small/resnet10-w4", 10, 32) for _ in range(2))
     before = {name: value.clone() for name, value in teacher.state_dict().items()}
     images, labels = pictures(rng, 8, 32), torch.arange(8)
-    found = gradients.gradient_similarity(spec, student, teacher, images, labels, seed=0)
+    found = gradients.gradient_similarity(
+        spec, student, Probe(teacher, spec.mean, spec.std, 32), images, labels, seed=0
+    )
     assert len(found.cosine) == 4
     assert found.steps_per_epoch == 2
     assert all(-1 <= value <= 1 for value in found.cosine)
@@ -274,17 +279,16 @@ def test_one_forward_per_step_and_a_teacher_that_stays_as_it_is(rng) -> None:  #
     assert (spec.lr, spec.weight_decay, spec.eta) == (1e-3, 1e-4, 2.0)
 
 
-def test_teachers_statistics_are_a_choice(rng) -> None:  # noqa: ANN001
-    images, labels = pictures(rng, 8, 32), torch.arange(8)
-    spec = gradients.released_spec(run_spec(batch=4, size=32), epochs=1)
-    series = []
-    for mode in ("batch", "running", "batch"):
-        torch.manual_seed(0)
-        student, teacher = (build_model("small/resnet10-w4", 10, 32) for _ in range(2))
-        series.append(gradients.gradient_similarity(spec, student, teacher, images, labels, 0, bn_mode=mode).cosine)
-    assert series[0] == series[2] != series[1]
-    with pytest.raises(UserError, match="'train'"):
-        gradients.gradient_similarity(spec, student, teacher, images, labels, 0, bn_mode="train")
+def test_the_teacher_normalises_by_batch_and_with_its_own_statistics(rng) -> None:  # noqa: ANN001
+    """One batch is the whole set: its answers are those of the same pictures in train mode."""
+    spec = gradients.released_spec(run_spec(batch=8, size=32), epochs=1)
+    teacher, images = build_model("small/resnet10-w4", 10, 32), pictures(rng, 8, 32)
+    mean, std = (0.5, 0.4, 0.3), (0.2, 0.25, 0.5)
+    batches = list(HardBatches(spec, images, torch.arange(8)).epoch(0, 0))
+    ((batch, answers),) = gradients._labelled(iter(batches), spec, Probe(teacher, mean, std, 32))
+    pixels = batch.x * torch.tensor(spec.std).view(1, 3, 1, 1) + torch.tensor(spec.mean).view(1, 3, 1, 1)
+    expected = teacher.train()((pixels - torch.tensor(mean).view(1, 3, 1, 1)) / torch.tensor(std).view(1, 3, 1, 1))
+    torch.testing.assert_close(answers, expected)
 
 
 def test_smoothing_is_a_gaussian_mean(rng) -> None:  # noqa: ANN001
@@ -423,15 +427,16 @@ def test_embedding_scores_features_and_plane(rng) -> None:  # noqa: ANN001
     assert found.how == "pca"
 
 
-def test_umap_is_used_only_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding.importlib.util, "find_spec", lambda _: None)
-    assert embedding.chosen_method("auto") == "pca"
+def test_an_embedding_by_umap_is_refused_before_any_work_where_it_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    by_umap, by_pca = ({"stage": "analysis", "spec": {"options": {"plane": plane}}} for plane in ("umap", "pca"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    check_packages([by_pca, {"stage": "evaluate", "spec": {}}])
     with pytest.raises(UserError, match="pip install umap-learn"):
-        embedding.chosen_method("umap")
-    monkeypatch.setattr(embedding.importlib.util, "find_spec", lambda _: object())
-    assert embedding.chosen_method("auto") == "umap"
-    with pytest.raises(UserError, match="'tsne'"):
-        embedding.chosen_method("tsne")
+        check_packages([by_pca, by_umap])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    check_packages([by_umap])
 
 
 # --- theory ---

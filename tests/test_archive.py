@@ -13,6 +13,7 @@ import pytest
 
 from conftest import ROOT, TINY_DEMO, copy_known
 from hald.archive import collect, restore
+from hald.cli import main
 from hald.document import _ahead, _deviations, _difference, write_document
 from hald.errors import UserError
 from hald.files import read_json, write_json
@@ -258,6 +259,18 @@ def test_a_wrong_word_is_named(plan: Plan, tmp_path: Path, word: str, message: s
     with pytest.raises(UserError) as refused:
         write_document(tmp_path / "study.json", tmp_path / "found.in.md", tmp_path / "found.md")
     assert message in str(refused.value)
+
+
+def test_help_has_every_word_of_a_template(plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    finish(plan)
+    collect(plan, tmp_path / "study.json", "snakemake here")
+    (tmp_path / "found.in.md").write_text("{{words}}")
+    with pytest.raises(UserError, match="there are ") as refused:
+        write_document(tmp_path / "study.json", tmp_path / "found.in.md", tmp_path / "found.md")
+    words = str(refused.value).partition("there are ")[2].split(", ")
+    with pytest.raises(SystemExit):
+        main(["archive", "--help"])
+    assert set(re.findall(r"\{\{(\w+)", capsys.readouterr().out)) == set(words)
 
 
 def test_what_cannot_be_archived(plan: Plan, tmp_path: Path) -> None:

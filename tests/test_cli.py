@@ -110,6 +110,9 @@ def test_ls_info_and_verify(here: Path, capsys: pytest.CaptureFixture[str]) -> N
     (here / STORE / "q/c/0/0/0").write_bytes(b"x")
     assert main(["labels", "verify"]) == 1
     assert "array q view 0" in capsys.readouterr().out
+    (here / STORE / "views/00001.json").unlink()
+    assert main(["labels", "verify"]) == 1
+    assert "view 1: has data but no marker, so it is not used; run Snakemake again" in capsys.readouterr().out
 
 
 def test_export_and_import(here: Path, real_set: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,6 +161,10 @@ def test_an_imported_store_says_what_is_known_and_is_not_checked_deeply(
     out = capsys.readouterr().out
     assert "new.zarr: no deep check, because it was imported without its teacher; its hashes were checked" in out
     assert out.count("no deep check") == 1
+    next(here.glob("new.zarr/q/c/0/0/0")).write_bytes(b"x")
+    assert main(["labels", "verify", "new.zarr"]) == 1
+    assert "instead of" in (out := capsys.readouterr().out)
+    assert out.count("; import the labels again, into a new store") == 1
     (here / "new.zarr/box/c/1/0/0").write_bytes(b"x")
     assert main(["labels", "verify", "--deep", "2", "new.zarr"]) == 1
 

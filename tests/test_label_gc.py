@@ -99,6 +99,19 @@ def test_imported_stores_and_names_of_ones_own_need_a_flag(gc: Run, store: Path)
     assert list(LABELS.iterdir()) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user")
+def test_what_others_made_or_grew_needs_a_flag(gc: Run, store: Path) -> None:
+    """Their experiments are in their checkouts: from ours nobody can tell what they need."""
+    grown, theirs = unneeded(store), LABELS / f"theirs-ipc2-resnet10-w4_{LabelStore(store).header.key}.zarr"
+    shutil.copytree(grown, theirs)
+    os.chown(grown / "views/00001.json", 54321, -1)
+    os.chown(theirs, 54321, -1)
+    out = gc("--remove")
+    assert out.count("kept: 54321 made it; goes only with --others") == 2
+    assert "nothing to remove: all of this is kept" in out
+    assert "removed 2" in gc("--remove", "--others")
+
+
 def test_a_store_that_cannot_be_read_is_left_to_people(gc: Run, store: Path) -> None:
     (unneeded(store) / "zarr.json").write_text("{")
     assert "cannot be read" in gc("--remove", "--imported")

@@ -1,6 +1,7 @@
 """Analyses, their tables and figures: planned, computed on a kept student, drawn."""
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hald.analysis.run import analyse
 from hald.errors import UserError
 from hald.figures import Material, write_figure
 from hald.files import read_json, write_json
-from hald.jobs import StopRequest
+from hald.jobs import Interrupted, StopRequest
 from hald.models.build import build_model
 from hald.models.weights import read_state
 from hald.plan import Plan, make_plan
@@ -26,6 +27,7 @@ from hald.plan.outcome_jobs import OutcomeJobs
 from hald.specs.analysis import AnalysisSpec, Subject
 from hald.specs.base import Identity
 from hald.specs.figure import FigureSpec
+from hald.specs.run import Stage
 from hald.specs.table import Cell, TableSpec
 from hald.tables import write_table
 from hald.train.run import Places as RunPlaces
@@ -203,9 +205,42 @@ def test_a_record_without_its_student_is_trained_again(
     assert (record.read_bytes(), student.read_bytes()) == (before, kept)
 
 
+def test_a_student_trained_again_leaves_its_record_alone(
+    lab_places: Places, store: Path, digits: Path, tmp_path: Path
+) -> None:
+    """The record may be of another machine, and tables were made from it."""
+    record = tmp_path / "run/seed-0.json"
+    record.write_text('{"top1": 12.5, "adopted": "elsewhere"}')
+    record.with_suffix(".timing.json").unlink()
+    (lab_places.students["r"] / "stage-2.safetensors").unlink()
+    evaluate(
+        run_spec(), [0], RunPlaces(digits, store, tmp_path / "run", tmp_path / "partial", 1), CPU, Identity("k", "c")
+    )
+    assert (lab_places.students["r"] / "stage-2.safetensors").exists()
+    assert record.read_text() == '{"top1": 12.5, "adopted": "elsewhere"}'
+    assert not record.with_suffix(".timing.json").exists()
+
+
+def test_a_training_that_began_without_keeping_students_begins_again_to_keep_them_all(
+    store: Path, digits: Path, tmp_path: Path
+) -> None:
+    stages = (Stage("soft", 1), Stage("hard", 1), Stage("soft", 1))
+    material = load_material(run_spec(stages=stages), RunPlaces(digits, store, tmp_path, tmp_path), CPU)
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Interrupted):
+            train(material, 0, tmp_path / "partial", stop)  # stops after its first stage
+    with StopRequest() as stop:
+        train(material, 0, tmp_path / "partial", stop, tmp_path / "kept")
+        train(material, 0, tmp_path / "whole", stop, tmp_path / "whole")
+    for stage in range(3):
+        a, b = (read_state(student_file(tmp_path / place, stage)) for place in ("kept", "whole"))
+        assert all(torch.equal(a[name], b[name]) for name in a)
+
+
 def spec_of(kind: str, subjects: list[Subject], **options: Any) -> AnalysisSpec:
     plain = {"samples": 3, "crops": 2, "epochs": 1, "resolution": 3, "seed": 0, "flip": 0.0, "central": 1.0}
-    plain |= {"mean": (0.3,) * 3, "std": (0.3,) * 3}
+    plain |= {"plane": "pca", "mean": (0.3,) * 3, "std": (0.3,) * 3}
     reference = subjects[0] if kind == "reference_consistency" else None
     return AnalysisSpec(kind, "d", tuple(subjects), reference, plain | options, 1)
 

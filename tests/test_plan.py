@@ -152,7 +152,8 @@ def test_stages(order: str, epochs: int, hard: int, expected: list[tuple[str, in
 
 
 def run_fields(evaluation: Evaluation, slc: int = 100, published: Published | None = None) -> dict[str, Any]:
-    return protocol(evaluation, 300, Where("imagenet1k", "torchvision/resnet18", 10, slc), published or Published())
+    where = Where("imagenet1k", "torchvision/resnet18", 10, slc, slc / 10)
+    return protocol(evaluation, 300, where, published or Published())
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,8 @@ def test_hard_epochs_may_depend_on_the_slc() -> None:
         ),
         (Evaluation("soft-hard", 300, 150, first_epochs=50), "leave first_epochs"),
         (Evaluation("alternating", 300, 150), "leave hard_epochs empty"),
-        (Evaluation(loss="gift", top_k=5), "leave top_k empty"),
+        (Evaluation("alternating", 300, last_epochs=9), "follows from `alternate`: leave last_epochs empty"),
+        (Evaluation("adaptive", 300, 150, first_epochs=9), "`adaptive`: leave hard_epochs and first_epochs empty"),
         (Evaluation("adaptive", 50), "three stages of at least 20"),
         (Evaluation("adaptive", 300, adaptive=Adaptive(held_out=10)), "leaves nothing to train on at IPC 10"),
     ],
@@ -385,6 +387,30 @@ def test_numbers_of_kept_logits_that_cannot_be_are_refused(root: Path) -> None:
     kept = tiny(root, labels={"codec": "topk", "top_k": 10}, evaluations={"hald": {"top_k": 10}})
     assert {spec.top_k for spec in kept.labels.values()} == {10}
     assert {spec.top_k for spec in tiny(root).labels.values()} == {0}
+
+
+def test_gift_needs_all_logits(root: Path) -> None:
+    all_of_them = "evaluation 'hald' has loss 'gift', which compares all 10 logits of a label; "
+    gift = {"hald": {"loss": "gift"}}
+    refuse(root, all_of_them + "top_k is 5: leave it empty", evaluations={"hald": {"loss": "gift", "top_k": 5}})
+    stored = {"codec": "topk", "top_k": 5}
+    refuse(root, all_of_them + "the store keeps 5: set another `codec`", labels=stored, evaluations=gift)
+
+
+def test_batches_that_leave_one_image_are_refused(root: Path) -> None:
+    refuse(root, "20 images in batches of 19 leave a batch of one.* set labels.batch to 20", labels={"batch": 19})
+    refuse(root, "1 is less than the minimum of 2", labels={"batch": 1})
+
+
+def test_label_uses_counts_the_labels_that_are_stored(root: Path) -> None:
+    """SLC 5 at IPC 2 rounded down is two labels per image."""
+    table = {"main": {"caption": "x", "slc": [5], "evaluations": ["hald"]}}
+    uses = {"hald": {"epochs": 40, "hard_epochs": None, "label_uses": 10}}
+    for rounding, soft in (("floor", 20), ("batches", 23)):
+        plan = tiny(root, tables=table, evaluations=uses, slc_rounding=rounding, labels={"batch": 8})
+        (spec,) = (plan.runs[cell.run] for cell in plan.tables["main"].cells)
+        assert sum(stage.epochs for stage in spec.stages if stage.kind == "soft") == soft
+        assert spec.slc == (4 if rounding == "floor" else 4.8)
 
 
 def test_datasets_and_recipes_that_do_not_fit_are_refused(root: Path) -> None:

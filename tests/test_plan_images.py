@@ -181,11 +181,16 @@ def test_real_images_that_a_class_must_have(root: Path) -> None:
 def test_the_content_of_a_foreign_folder_is_part_of_the_key(root: Path) -> None:
     (root / "out/0").mkdir(parents=True)
     Image.new("RGB", (32, 32)).save(root / "out/0/a.png")
-    images = {"method": "external", "path": str(root / "out")}
+    images = {"method": "external", "path": str(root / "out"), "bn_mode": "batch"}
     before = set(planned(root, images).images)
     assert set(planned(root, images).images) == before
     Image.new("RGB", (32, 32), "red").save(root / "out/0/a.png")
     assert set(planned(root, images).images) != before
+
+
+def test_a_set_made_elsewhere_says_which_statistics_label_it(root: Path) -> None:
+    with pytest.raises(UserError, match="image set 'x' was made elsewhere.* `bn_mode: batch`"):
+        planned(root, {"method": "external", "path": str(root / "out")})
 
 
 def test_labels_of_optimised_images_use_batch_statistics(root: Path) -> None:

@@ -333,6 +333,23 @@ def stored(pool: SoftPool, number: int) -> Iterator[Batch]:
         yield from pool._batch(x, slice(part.start, part.stop))
 
 
+def test_without_a_divergence_no_crop_of_held_out_images_is_asked_for() -> None:
+    class Fixed(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    held = HeldOut(torch.zeros(4, 10), torch.arange(4), None)
+    assert watch(Fixed(), held, KL(1.0, squared=False)) == pytest.approx((25.0, 1.0, 0.0))
+
+
+def test_a_pool_without_a_crop_of_held_out_images_is_refused(store: Path) -> None:
+    opened = LabelStore(store)
+    pool = SoftPool(opened, run_spec(pool=1), torch.from_numpy(opened.images()), torch.arange(20))
+    elsewhere = ~np.isin(np.arange(20), pool.view.image[:8])
+    with pytest.raises(UserError, match=r"no stored crop .* raise the SLC or adaptive.held_out"):
+        pool.crops_of(elsewhere)
+
+
 def test_an_adaptive_training_notes_its_stages(digits: Path, real_set: Path, teacher: Path, tmp_path: Path) -> None:
     unmixed = make_labels(labels_spec(mix="none"), real_set, [teacher], tmp_path / "labels.zarr", range(2))
     target = places(digits, unmixed, tmp_path)

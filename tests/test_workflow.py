@@ -201,6 +201,16 @@ def test_incomplete_marks_do_not_hide_the_rest_of_the_work(copy: Project) -> Non
     assert copy.planned() == expected
 
 
+def test_a_preview_waits_for_images_of_which_a_killed_job_left_an_empty_folder(copy: Project) -> None:
+    images = files(copy.folder, "results/images/digits/rded*.zarr")[0]
+    shutil.rmtree(copy.folder / "results/labels")
+    shutil.rmtree(images)
+    images.mkdir()
+    sheet = files(copy.folder, "results/figures/previews/digits/rded*.png")[0].relative_to(copy.folder)
+    (copy.folder / sheet).unlink()
+    assert copy.planned(str(sheet)) == {"synthesize": 1, "preview": 1}
+
+
 def test_source_edited_during_a_run_is_noticed_by_its_jobs(copy: Project) -> None:
     shutil.rmtree(copy.folder / "results/runs")
     # the first job of the run edits the code of the stage to come
@@ -330,7 +340,7 @@ def run_on_folder(project: Project, root: Path, *arguments: str, classes: int = 
             "sre2l matches the statistics of BN",
         ),
         (
-            ("rded: {method: rded, mipc: 600, num_crop: 2}", "rded: {method: external, path: out}"),
+            ("rded: {method: rded, mipc: 600, num_crop: 2}", "rded: {method: external, path: out, bn_mode: running}"),
             "no folder for class number 9",
         ),
         (

@@ -99,8 +99,9 @@ def _add_archive(commands: Any) -> None:
         "docs/study.json and its template docs/NAME.in.md by `snakemake --cores 1 -- docs/NAME.md`;\n"
         "a template's words:\n\n"
         "  {{table ID}}  {{figure ID}}  {{teachers}}  {{costs}}\n"
-        "  {{cell ID | ROW | COLUMN}}   {{gain ID | ROW | COLUMN | ROW | COLUMN}}\n"
-        "  {{gains ID | EVALUATION | OTHER}}   {{stages ID | EVALUATION}}   {{labels ID}}",
+        "  {{cell ID | ROW | COLUMN}}   {{setting ID | ROW | COLUMN | NAME}}\n"
+        "  {{gain ID | ROW | COLUMN | ROW | COLUMN}}   {{mean_gain ID | EVALUATION | OTHER | SLC}}\n"
+        "  {{gains ID | EVALUATIONS | OTHER}}   {{stages ID | EVALUATIONS}}   {{labels ID}}",
         epilog="examples:\n  hald archive docs/study.json --config 'experiments=[cpu_study]'\n"
         "  hald archive docs/study.json --restore --config 'experiments=[cpu_study]'",
         formatter_class=argparse.RawDescriptionHelpFormatter,

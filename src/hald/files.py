@@ -194,3 +194,25 @@ def tree_bytes(path: Path) -> int:
 def as_paths(places: dict[str, str]) -> dict[str, Path]:
     """Paths by key, as rules hand them over as text."""
     return {key: Path(place) for key, place in places.items()}
+
+
+@contextlib.contextmanager
+def filled(target: Path) -> Iterator[Path]:
+    """A folder to fill, which is `target` when all went well; when not, nothing is left of it."""
+    there = target.is_dir()
+    if target.exists() and not there:
+        raise UserError(f"{target} is a file; give a folder that does not exist yet")
+    if there and any(target.iterdir()):
+        raise UserError(f"{target} is not empty; give a folder that does not exist yet")
+    folder = target if there else aside(target)
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield folder
+        if not there:
+            folder.rename(target)
+    except BaseException:
+        for entry in folder.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        if not there:
+            folder.rmdir()
+        raise

@@ -72,7 +72,8 @@ def preflight(workflow):
     from pathlib import Path
 
     from hald.slurm import require_no_earlier_jobs
-    from hald.data.preflight import check_classes, check_datasets, check_images, check_networks, check_stores
+    from hald.data.preflight import check_classes, check_datasets, check_images, check_networks, check_packages
+    from hald.data.preflight import check_stores
 
     jobs = list(workflow.dag.needrun_jobs())
     work = [job.params.work for job in jobs if "work" in job.params.keys()]
@@ -85,5 +86,6 @@ def preflight(workflow):
         check_classes(PLAN)
         check_networks(entry["spec"] for entry in work if entry["stage"] in ("squeeze", "evaluate"))
         check_images(work)
+        check_packages(work)
     except UserError as error:
         raise WorkflowError(str(error)) from None

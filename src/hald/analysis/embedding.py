@@ -4,7 +4,6 @@ The paper prints scores without saying of which layer, images or space; we repor
 """
 
 import importlib
-import importlib.util
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +30,8 @@ class Embedding:
     silhouette_plane: float
 
 
-def embedding(probe: Probe, images: Pixels, labels: Ints, classes: Ints, seed: int, how: str = "auto") -> Embedding:
-    """Features of all images of the chosen `classes`, put into the plane by UMAP or PCA (auto: UMAP if installed)."""
+def embedding(probe: Probe, images: Pixels, labels: Ints, classes: Ints, seed: int, how: str) -> Embedding:
+    """Features of all images of the chosen `classes`, put into the plane by `umap` or `pca`."""
     rows = np.flatnonzero(np.isin(labels, classes))
     chosen = labels[rows]
     if len(np.unique(chosen)) < 2 or len(rows) <= len(np.unique(chosen)):
@@ -41,22 +40,9 @@ def embedding(probe: Probe, images: Pixels, labels: Ints, classes: Ints, seed: i
             f"{len(np.unique(chosen))} classes"
         )
     features = penultimate(probe, images, rows)
-    how = chosen_method(how)
     points = umap(features, seed) if how == "umap" else pca(features)
     scores = [float(silhouette_score(values, chosen)) for values in (features, points)]
     return Embedding(how, points.tolist(), chosen.tolist(), *scores)
-
-
-def chosen_method(how: str) -> str:
-    """umap or pca; `auto` takes UMAP where umap-learn is installed."""
-    installed = importlib.util.find_spec("umap") is not None
-    if how == "auto":
-        return "umap" if installed else "pca"
-    if how not in ("umap", "pca"):
-        raise UserError(f"an embedding is made by auto, umap or pca, not by {how!r}")
-    if how == "umap" and not installed:
-        raise UserError("umap-learn is not installed; type `pip install umap-learn`, or choose pca")
-    return how
 
 
 @torch.inference_mode()

@@ -4,7 +4,6 @@ Each step has one forward pass of the student and one of the teacher (without gr
 released script had three in train mode, which moved the BN statistics three times.
 """
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -12,16 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hald.analysis.probe import Probe
 from hald.checkpoint import seed_epoch
-from hald.errors import UserError
 from hald.models.bn import batch_statistics
 from hald.specs.run import RunSpec
 from hald.train.batches import Batch
 from hald.train.hard import HardBatches
 from hald.train.losses import KL, CrossEntropy
 from hald.train.schedule import learning_rate
-
-BN_MODES = ("batch", "running")
+from hald.views import normalize
 
 
 @dataclass(frozen=True)
@@ -41,20 +39,17 @@ def released_spec(spec: RunSpec, epochs: int = 100) -> RunSpec:
 def gradient_similarity(
     spec: RunSpec,
     student: nn.Module,
-    teacher: nn.Module,
+    teacher: Probe,
     images: Tensor,
     labels: Tensor,
     seed: int,
     temperature: float = 20.0,
-    bn_mode: str = "batch",
 ) -> Similarity:
     """Train `student` with the teacher's labels alone and compare the gradients of KL and cross-entropy on the way.
 
     Images (N, 3, S, S) uint8 and labels (N,) on the student's device. Crops, CutMix and smoothed targets are those of
-    the hard stage; weight decay is on all parameters. `bn_mode` batch: the teacher normalises by batch, as released.
+    the hard stage; weight decay is on all parameters. The teacher normalises by batch whatever the images, as released.
     """
-    if bn_mode not in BN_MODES:
-        raise UserError(f"bn_mode is {bn_mode!r}; write one of {', '.join(BN_MODES)}")
     hard = HardBatches(spec, images, labels)
     optimizer = torch.optim.AdamW(student.parameters(), lr=spec.lr, weight_decay=spec.weight_decay)
     parts = []
@@ -62,18 +57,21 @@ def gradient_similarity(
         seed_epoch("gradients", seed, epoch)
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(spec, epoch)
-        labelled = _labelled(hard.epoch(seed, epoch), teacher, bn_mode)
+        labelled = _labelled(hard.epoch(seed, epoch), spec, teacher)
         parts.append(similarity_epoch(student, optimizer, labelled, temperature).cpu())
     series = torch.cat(parts).tolist()
     return Similarity(series, len(parts[0]), float(np.mean(series)))
 
 
-def _labelled(batches: Iterator[Batch], teacher: nn.Module, bn_mode: str) -> Iterator[tuple[Batch, Tensor]]:
+def _labelled(batches: Iterator[Batch], spec: RunSpec, teacher: Probe) -> Iterator[tuple[Batch, Tensor]]:
     """Every batch of the hard stage with the teacher's logits for its pictures."""
-    teacher.eval()
+    teacher.model.eval()
+    # from the student's normalisation to the teacher's: exactly nothing where they have the same
+    mean = tuple((t - s) / by for t, s, by in zip(teacher.mean, spec.mean, spec.std, strict=True))
+    std = tuple(t / s for t, s in zip(teacher.std, spec.std, strict=True))
     for batch in batches:
-        with torch.no_grad(), batch_statistics(teacher, 1) if bn_mode == "batch" else contextlib.nullcontext():
-            answers = teacher(batch.x).float()
+        with torch.no_grad(), batch_statistics(teacher.model, 1):
+            answers = teacher.model(normalize(batch.x, mean, std)).float()
         yield batch, answers
 
 

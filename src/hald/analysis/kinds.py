@@ -94,9 +94,8 @@ def gradients(lab: Lab, number: int) -> Found:
     torch.manual_seed(options["seed"])
     student = laid_out(build_model(spec.arch, spec.classes, spec.size), lab.device)
     images, labels = lab.images(subject)
-    teacher, bn_mode = lab.teacher(subject).model, lab.store(subject).header.spec["bn_mode"]
     target = torch.from_numpy(labels).to(lab.device)
-    found = gradient_similarity(spec, student, teacher, images, target, options["seed"], bn_mode=bn_mode)
+    found = gradient_similarity(spec, student, lab.teacher(subject), images, target, options["seed"])
     per_image = subject.place["slc"] / subject.place["ipc"]
     return asdict(found) | {
         "labels_per_image": per_image,
@@ -131,7 +130,9 @@ def features(lab: Lab, number: int) -> Found:
     options = lab.spec.options
     images, labels = lab.test
     classes = np.arange(min(options["samples"] or 10, len(lab.dataset.classes)))
-    found = embedding(lab.student(lab.spec.subjects[number]), images, labels, classes, options["seed"])
+    found = embedding(
+        lab.student(lab.spec.subjects[number]), images, labels, classes, options["seed"], options["plane"]
+    )
     return asdict(found) | {"classes": lab.dataset.classes}
 
 

@@ -1,6 +1,7 @@
 """Checks that can be made before any work starts."""
 
 import functools
+import importlib.util
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -115,6 +116,16 @@ def _require_bn(stage: str, networks: list[tuple[str, int, int]]) -> None:
         raise UserError(
             f"{method} matches the statistics of BN layers, and {names} has none; set `teacher` of the image set to a "
             f"network with batch normalisation, e.g. small/resnet18 or torchvision/resnet18"
+        )
+
+
+def check_packages(work: Iterable[dict[str, Any]]) -> None:
+    """Refuse analyses that need a package which is not installed."""
+    options = [entry["spec"]["options"] for entry in work if entry["stage"] == "analysis"]
+    if any(o["plane"] == "umap" for o in options) and importlib.util.find_spec("umap") is None:
+        raise UserError(
+            "an embedding is to be made by UMAP, and umap-learn is not installed: type `pip install umap-learn`, or "
+            "set `plane: pca` of that analysis"
         )
 
 

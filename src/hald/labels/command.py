@@ -49,6 +49,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     collect.add_argument(
         "--imported", action="store_true", help="also imported stores and those with names of their own"
     )
+    collect.add_argument("--others", action="store_true", help="also what other users made: their configs may need it")
 
 
 def _add_exchange(actions: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -189,7 +190,7 @@ def _gc(options: argparse.Namespace) -> int:
     """What no file of config/experiments (nor the config's own choice) needs."""
     from hald.labels.gc import find_leftovers, remove
 
-    found = list(find_leftovers(_all_plans(options), options.imported))
+    found = list(find_leftovers(_all_plans(options), options.imported, options.others))
     going = [entry for entry in found if not entry.kept]
     total = size(sum(entry.bytes for entry in going))
     for entry in found:

@@ -4,10 +4,7 @@ A batch is [boxes (B, 4) fp16 fractions of the image, flips (B,), partners (B,),
 bottom), probabilities (B, C) fp16 at T = 20]; `sampler_indices_dict.pt` holds every epoch's image order.
 """
 
-import contextlib
 import io
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from hald.draws import Ints
-from hald.errors import UserError
-from hald.files import aside, explained
+from hald.files import explained, filled
 from hald.jobs import Progress
 from hald.labels.layout import Header
 from hald.labels.store import LabelStore
@@ -33,7 +29,7 @@ CLASSES_FILE = "classes.txt"  # ours: the released format has no class names
 def export_labels(store: LabelStore, target: Path) -> None:
     """Write a store's whole views in the released format, and its images as PNG in the order that it indexes."""
     images = store.images()
-    with explained(f"cannot export to {target}"), _filled(target) as folder:
+    with explained(f"cannot export to {target}"), filled(target) as folder:
         _write_images(images, store.header, folder / "images")
         (folder / CLASSES_FILE).write_text("".join(f"{name}\n" for name in store.header.classes), encoding="utf-8")
         progress = Progress(len(store.views()), "views written")
@@ -44,28 +40,6 @@ def export_labels(store: LabelStore, target: Path) -> None:
             order[str(epoch)] = drawn.image.tolist()
             progress.step()
         _save(order, folder / ORDER_FILE)
-
-
-@contextlib.contextmanager
-def _filled(target: Path) -> Iterator[Path]:
-    """A folder to fill, which is `target` when all went well; when not, nothing is left of it."""
-    there = target.is_dir()
-    if target.exists() and not there:
-        raise UserError(f"{target} is a file; give a folder that does not exist yet")
-    if there and any(target.iterdir()):
-        raise UserError(f"{target} is not empty; give a folder that does not exist yet")
-    folder = target if there else aside(target)
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        yield folder
-        if not there:
-            folder.rename(target)
-    except BaseException:
-        for entry in folder.iterdir():
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        if not there:
-            folder.rmdir()
-        raise
 
 
 def _save(content: Any, path: Path) -> None:

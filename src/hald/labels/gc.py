@@ -1,15 +1,16 @@
 """What lies about in a `stores:` folder and is not needed: stores, left-over build folders, old frozen plans.
 
-Nothing is removed but on request; imported stores, stores with names of their own and whatever a living process may be
-using are kept even then.
+Nothing is removed but on request; imported stores, stores with names of their own, what others made or grew (what they
+need is in their configs, not in ours) and whatever a living process may be using are kept even then.
 """
 
+import os
 import platform
 import re
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hald.claim import STALE, Claim, alive
@@ -36,10 +37,7 @@ class Leftover:
     @property
     def owner(self) -> str:
         """User whose file it is."""
-        try:
-            return self.path.owner()
-        except KeyError:
-            return str(self.path.stat().st_uid)
+        return _owner(self.path)
 
     @property
     def bytes(self) -> int:
@@ -52,8 +50,16 @@ def stores_in(folder: Path) -> Iterator[Path]:
     yield from sorted(path.parent for path in folder.glob("[!.]*/[!.]*.zarr/zarr.json"))
 
 
-def find_leftovers(plans: list[Plan], imported: bool) -> Iterator[Leftover]:
-    """What none of the plans needs. Imported stores and those with names of their own go only if `imported`."""
+def find_leftovers(plans: list[Plan], imported: bool, others: bool) -> Iterator[Leftover]:
+    """What none of the plans needs. Imported stores and those with names of their own go only if `imported`, what other
+    users made only if `others`.
+    """
+    for found in _leftovers(plans, imported):
+        users = "" if others else " and ".join(sorted(_other_users(found.path)))
+        yield replace(found, kept=found.kept or (f"{users} made it; goes only with --others" if users else ""))
+
+
+def _leftovers(plans: list[Plan], imported: bool) -> Iterator[Leftover]:
     needed = {plan.store_dir(key) for plan in plans for key in plan.labels}
     folder = Path(plans[0].stores)
     for path in stores_in(folder):
@@ -101,6 +107,18 @@ def _why(path: Path, needed: set[Path]) -> str:
     if today:
         return f"settings or code are others now: {', '.join(today)} (if only the code: `hald labels adopt {path}`)"
     return f"no experiment has {path.parent.name}/{slug}"
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:
+        return str(path.stat().st_uid)
+
+
+def _other_users(path: Path) -> set[str]:
+    """Who but us made a store, or views of it."""
+    return {_owner(part) for part in [path, *path.glob("views/?????.json")] if part.stat().st_uid != os.getuid()}
 
 
 def _live_claim(store: Path) -> str:

@@ -1,8 +1,8 @@
 """Import of label directories of the released HALD code (see `exchange` for the format).
 
 Probabilities become centred logits 20 log p; fractions of the image become pixels by rounding, which is exact. How the
-crops were drawn and which teacher labelled them is not in the files: such a store can be trained on and verified, but
-not grown.
+crops were drawn and which teacher labelled them is not in the files: such a store can be looked at, verified and
+exported, but not grown.
 """
 
 import contextlib

@@ -61,7 +61,7 @@ def _imported(store: LabelStore) -> dict[str, str]:
     who = f", by {origin['by']} on {origin['at']}" if "by" in origin else ""
     return {
         "imported": f"labels from {origin['from']}{images}{who}",
-        "teachers": f"{UNKNOWN}: the store can be trained on and verified, not grown",
+        "teachers": f"{UNKNOWN}: the store can be looked at, verified and exported, not grown",
         "BN statistics": UNKNOWN,
         "crops": f"scale, ratio, flip probability and seed {UNKNOWN}; {_seen(store)}",
         "mixing": "CutMix, rectangles as stored",

@@ -40,7 +40,7 @@ class LabelStore:
 
     def __init__(self, folder: Path) -> None:
         if not (folder / "zarr.json").is_file():
-            raise UserError(f"there is no label store at {folder}")
+            raise UserError(f"there is no label store at {folder}; `hald labels ls` lists those of the config")
         self.folder = folder
         try:
             self.group = zarr.open_group(folder, mode="r+" if os.access(folder, os.W_OK) else "r")
@@ -52,7 +52,7 @@ class LabelStore:
         attributes = dict(self.group.attrs)
         found = attributes.get("format")
         if "codec" not in attributes:
-            raise UserError(f"{folder} is a Zarr group, but no label store")
+            raise UserError(f"{folder} is a Zarr group, but no label store; `hald labels ls` lists those of the config")
         if found != FORMAT:
             newer = isinstance(found, int) and found > FORMAT
             remedy = "update this package" if newer else "remove it and run again"

@@ -81,11 +81,14 @@ def _check_header(store: LabelStore) -> None:
 def _orphans(store: LabelStore) -> Iterator[Problem]:
     """Views with data but no marker: a killed writer's, or a lost marker. They are not used."""
     written = {int(path.name) for path in (store.folder / "image" / "c").glob("*")}
+    remedy = _remedy(store, "run Snakemake again: it computes those that are needed")
     for view in sorted(written - set(store.views())):
-        what = (
-            f"has data but no marker, so it is not used; run `snakemake --cores all {store.marker(view)}` to compute it"
-        )
-        yield Problem(f"{store.folder} view {view}", what)
+        yield Problem(f"{store.folder} view {view}", f"has data but no marker, so it is not used; {remedy}")
+
+
+def _remedy(store: LabelStore, usual: str) -> str:
+    """What to do about a view; imported labels cannot be computed again."""
+    return "import the labels again, into a new store" if store.header.imported else usual
 
 
 def _check_view(store: LabelStore, view: int) -> Iterator[Problem]:
@@ -95,16 +98,17 @@ def _check_view(store: LabelStore, view: int) -> Iterator[Problem]:
     except UserError as error:
         yield Problem(f"{store.folder} view {view}", str(error))
         return
+    remedy = _remedy(store, store.remedy(view))
     for name, entry in marked.items():
         path = store.file(name, view)
         where = f"{store.folder} array {name} view {view}"
         if not path.is_file():
-            yield Problem(where, f"{path} is missing; {store.remedy(view)}")
+            yield Problem(where, f"{path} is missing; {remedy}")
         elif path.stat().st_size != entry["bytes"]:
             size = path.stat().st_size
-            yield Problem(where, f"{path} has {size} bytes instead of {entry['bytes']}; {store.remedy(view)}")
+            yield Problem(where, f"{path} has {size} bytes instead of {entry['bytes']}; {remedy}")
         elif file_digest(path) != entry["sha256"]:
-            yield Problem(where, f"chunk {_bad_chunk(store, name, view)} of {path} is damaged; {store.remedy(view)}")
+            yield Problem(where, f"chunk {_bad_chunk(store, name, view)} of {path} is damaged; {remedy}")
 
 
 def _bad_chunk(store: LabelStore, name: str, view: int) -> str:

@@ -65,7 +65,10 @@ def fetch_torchvision(arch: str, weights: str, path: Path) -> None:
     try:
         entry = torchvision.models.get_model_weights(name)[weights]
     except (KeyError, ValueError) as error:
-        raise UserError(f"torchvision has no weights '{weights}' for '{name}'") from error
+        raise UserError(
+            f"torchvision has no weights '{weights}' for '{name}'; `python -c \"import torchvision.models as m; "
+            f"print(list(m.get_model_weights('{name}')))\"` lists what it has"
+        ) from error
     try:
         state = entry.get_state_dict(progress=False, check_hash=True)
     except OSError as error:

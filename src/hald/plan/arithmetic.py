@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from hald.errors import UserError
 from hald.plan.settings import Labels
+from hald.plan.training_settings import Evaluation
 from hald.specs.labels import LabelsSpec
 
 
@@ -57,9 +58,12 @@ def kept_logits(labels: Labels, classes: int, where: str) -> int:
     return kept
 
 
-def check_top_k(top_k: int | None, labels: LabelsSpec, where: str) -> None:
-    """Refuse to use more logits per label than a store has."""
-    stored = labels.top_k or labels.classes
+def check_top_k(evaluation: Evaluation, labels: LabelsSpec, where: str) -> None:
+    """Refuse to use more logits per label than a store has, and GIFT where not all of them count."""
+    top_k, stored = evaluation.top_k, labels.top_k or labels.classes
+    if evaluation.loss == "gift" and (top_k or labels.top_k):
+        what = f"the store keeps {stored}: set another `codec`" if labels.top_k else f"top_k is {top_k}: leave it empty"
+        raise UserError(f"{where} has loss 'gift', which compares all {labels.classes} logits of a label; {what}")
     if top_k is not None and top_k > stored:
         what = f"the store keeps {stored} per label (labels.top_k)" if labels.top_k else f"there are {stored} classes"
         raise UserError(f"{where} uses the top_k = {top_k} largest logits, but {what}; set top_k to {stored} at most")
@@ -73,6 +77,16 @@ def check_confidence(smoothing: float, top_k: int | None, labels: LabelsSpec, wh
         raise UserError(
             f"{where}: hard_temperature: matched needs labels with a largest probability of {wanted:.3f}, but "
             f"of {kept} kept logits it is {1 / kept:.3f} at least; keep more of them, or give hard_temperature a number"
+        )
+
+
+def check_batches(count: int, batch: int, where: str) -> None:
+    """Refuse batches of which the last would hold one image: BN layers cannot be trained on it, nor can it be mixed."""
+    if count % batch == 1:
+        better = next(size for size in range(batch + 1, batch + count + 1) if count % size != 1)
+        raise UserError(
+            f"{where}: {count} images in batches of {batch} leave a batch of one, on which BN layers cannot be "
+            f"trained; set labels.batch to {better}"
         )
 
 

@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 
 from hald.errors import UserError
 from hald.files import file_digest
-from hald.plan.arithmetic import check_confidence, check_top_k, kept_logits, pool_size, second_moment, views_behind
+from hald.plan.arithmetic import (
+    check_batches,
+    check_confidence,
+    check_top_k,
+    kept_logits,
+    pool_size,
+    second_moment,
+    views_behind,
+)
 from hald.plan.config import expand, suggest
 from hald.plan.images import ImagesBuilder
 from hald.plan.model import Plan
@@ -81,17 +89,19 @@ class _Builder:
         self._require_published(dataset.published_as, self.published.datasets, f"dataset '{ex.dataset}'")
         labels_key = self.labels(images, ipc)
         labels = self.plan.labels[labels_key]
-        check_top_k(settings.top_k, labels, f"{self.where}: evaluation '{evaluation}'")
+        check_top_k(settings, labels, f"{self.where}: evaluation '{evaluation}'")
         if net.lr is not None and settings.lr is None:
             settings = replace(settings, lr=net.lr)
-        where = Where(dataset.published_as or ex.dataset, net.published_as or net.arch, ipc, slc)
+        rounding = settings.slc_rounding or ex.slc_rounding
+        per_image = pool_size(labels, ipc, slc, rounding) / labels.batches if settings.label_uses else slc / ipc
+        where = Where(dataset.published_as or ex.dataset, net.published_as or net.arch, ipc, slc, per_image)
         try:
             decided = protocol(settings, ex.epochs, where, self.published)
         except UserError as error:
             raise UserError(f"{self.where}: evaluation '{evaluation}' at SLC {slc}: {error}") from None
         if decided["hard_temperature"] is None:
             check_confidence(decided["smoothing"], decided["top_k"], labels, f"{self.where}: evaluation '{evaluation}'")
-        pool = pool_size(labels, ipc, slc, settings.slc_rounding or ex.slc_rounding) if uses_labels(decided) else 0
+        pool = pool_size(labels, ipc, slc, rounding) if uses_labels(decided) else 0
         views = views_behind(pool, labels.batches)
         if views > MAX_VIEWS:
             raise UserError(f"{self.where}: SLC {slc} needs {views} label views, a store holds {MAX_VIEWS} at most")
@@ -130,6 +140,12 @@ class _Builder:
             )
         arch = "+".join(short(self.plan.teachers[key].arch) for key in teachers)
         method = ex.images[images]
+        check_batches(dataset.classes * ipc, ex.labels.batch, self.where)
+        if method.bn_mode is None and method.method not in BN_MODE:
+            raise UserError(
+                f"{self.where}: image set '{images}' was made elsewhere, so say which BN statistics label it: "
+                f"`bn_mode: batch` (as the released code has it for all images but RDED's) or `bn_mode: running`"
+            )
         stored = ex.labels
         if method.codec or method.top_k:
             stored = replace(stored, codec=method.codec or stored.codec, top_k=method.top_k)
@@ -266,9 +282,7 @@ class _Builder:
 FAMILIES = ("small", "sre2l", "torchvision", "timm")
 MAX_VIEWS = 65536  # length of a store's arrays; hald.labels.layout has the same
 FIXED_SIZE = ("sklearn_digits", "torchvision")
-BN_MODE = dict.fromkeys(("sre2l", "lpld", "fadrm"), "batch") | dict.fromkeys(
-    ("rded", "patches", "real", "external"), "running"
-)
+BN_MODE = dict.fromkeys(("sre2l", "lpld", "fadrm"), "batch") | dict.fromkeys(("rded", "patches", "real"), "running")
 
 
 def short(arch: str) -> str:

@@ -90,7 +90,9 @@ class OutcomeJobs:
         """The image set, unless a label store that exists has its images."""
         key = self._key(w.images)
         source = self._pictures(key)
-        return [] if source.exists() or self.plan.preview_file(key).exists() else [str(source / "image_set.json")]
+        if source != self.plan.images_dir(key) or self.plan.preview_file(key).exists():
+            return []
+        return unless_there(source / "image_set.json")
 
     def preview(self, w: Any) -> Work:
         """Parameters of rule preview."""
@@ -101,7 +103,9 @@ class OutcomeJobs:
         """Where the images of a set are: in the set, or in a label store that was made elsewhere."""
         stores = [self.plan.store_dir(key) for key, spec in self.plan.labels.items() if spec.images == images]
         made = self.plan.images_dir(images)
-        return made if made.exists() else next((store for store in stores if store.exists()), made)
+        if (made / "image_set.json").exists():  # the folder alone is what a killed job leaves
+            return made
+        return next((store for store in stores if store.exists()), made)
 
     def _inputs(self, kind: str, name: str, known: dict[str, Any]) -> list[str]:
         """A table or figure has a fixed name, and Snakemake takes one that exists for finished.

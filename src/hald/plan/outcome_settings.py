@@ -82,6 +82,9 @@ class Analysis:
     crops: int | None = option("Crops per image (lvsd, the consistencies, drift); empty: the paper's", None, minimum=2)
     epochs: int = option("Epochs of the training whose gradients are compared", 100, minimum=1)
     resolution: int = option("Points along each side of a landscape, an odd number", 21, minimum=3)
+    plane: Literal["pca", "umap"] = option(
+        "How features are put into the plane (embedding); umap needs umap-learn: `pip install umap-learn`", "pca"
+    )
     seed: int = option("Seed of all draws", 42, minimum=0)
 
 

@@ -25,6 +25,7 @@ def _and(names: Place) -> str:
 
 
 STUDIED = ("crop_consistency", "reference_consistency", "teacher_consistency", "landscape", "embedding", "theory")
+OPTIONS = ("samples", "crops", "epochs", "resolution", "plane", "seed")  # go into its spec as they are
 TRAINED_ANEW = ("gradients", "updates")  # kinds that train students of their own
 FROM_TABLES = ("accuracy_over_slc", "accuracy_over_bytes", "gain", "learning_curves")
 
@@ -114,7 +115,7 @@ class Outcomes:
         )
         if not subjects:
             raise self._error(name, "finds nothing to look at: none of its evaluations has a hard stage")
-        options = {field: getattr(settings, field) for field in ("samples", "crops", "epochs", "resolution", "seed")}
+        options = {field: getattr(settings, field) for field in OPTIONS}
         dataset = self.b.settings()
         options |= {"mean": dataset.mean, "std": dataset.std, "flip": dataset.augment.flip, "central": self._central()}
         if settings.kind in TRAINED_ANEW:

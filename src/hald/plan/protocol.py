@@ -10,6 +10,8 @@ from hald.plan.training_settings import Evaluation
 from hald.specs.run import AdaptiveSpec, LossSpec, Stage
 
 SOFT_ALONE = ("loss", "temperature", "kd_scale", "sampling")  # settings of soft stages
+LENGTHS = ("hard_epochs", "first_epochs", "last_epochs")
+DECIDED_BY = {"adaptive": "adaptive", "alternating": "alternate"}  # orders whose stages have no given lengths
 PLAIN = ("weight_decay", "sampling", "top_k", "precision", "compile")
 
 
@@ -21,13 +23,12 @@ class Where:
     arch: str
     ipc: int
     slc: int
+    per_image: float  # labels that are stored of each image at that SLC
 
 
 def protocol(evaluation: Evaluation, epochs: int, where: Where, published: Published) -> dict[str, Any]:
     """The fields of a RunSpec that its evaluation decides; `epochs` is the experiment's own number of them."""
     epochs = evaluation.epochs or epochs
-    if evaluation.loss == "gift" and evaluation.top_k:
-        raise UserError("loss 'gift' compares all logits: leave top_k empty")
     rates = {
         name: _chosen(getattr(evaluation, name), published.rate(name, where.dataset, where.arch, where.ipc))
         for name in ("lr", "eta")
@@ -84,7 +85,7 @@ def _hard_epochs(evaluation: Evaluation, epochs: int, where: Where, published: P
                 "label_uses decides how many epochs of a mixed order are hard: leave hard_epochs empty, and set "
                 "e.g. order: soft-hard-soft"
             )
-        soft = round(evaluation.label_uses * where.slc / where.ipc)
+        soft = round(evaluation.label_uses * where.per_image)
         return Setting(max(epochs - max(soft, kinds.count("soft")), 0), "experiment")
     return _chosen(_at_slc(asked, where.slc) if isinstance(asked, dict) else asked, usual)
 
@@ -98,6 +99,8 @@ def _at_slc(value: dict[int, int], slc: int) -> int:
 
 def stages_of(evaluation: Evaluation, epochs: int, hard: int) -> tuple[Stage, ...]:
     """The stages of a training. Soft-hard-soft: [soft // 2, hard, soft - soft // 2] (paper)."""
+    if evaluation.order in DECIDED_BY:
+        _refuse_lengths(evaluation)
     if evaluation.order == "adaptive":
         return tuple(Stage(kind, None) for kind in ("soft", "hard", "soft"))
     if evaluation.order == "alternating":
@@ -119,6 +122,14 @@ def stages_of(evaluation: Evaluation, epochs: int, hard: int) -> tuple[Stage, ..
     return tuple(Stage(kind, length) for kind, length in zip(kinds, lengths, strict=True))
 
 
+def _refuse_lengths(evaluation: Evaluation) -> None:
+    """Of an order that decides itself how long its stages are."""
+    given = [name for name in LENGTHS if getattr(evaluation, name) is not None]
+    if given:
+        order = evaluation.order
+        raise UserError(f"order '{order}' follows from `{DECIDED_BY[order]}`: leave {' and '.join(given)} empty")
+
+
 def _parts(evaluation: Evaluation, together: int) -> tuple[int, int]:
     """Lengths of the first and the last stage, which share `together` epochs."""
     first, last = evaluation.first_epochs, evaluation.last_epochs
@@ -135,8 +146,6 @@ def _parts(evaluation: Evaluation, together: int) -> tuple[int, int]:
 
 def _alternating(evaluation: Evaluation, epochs: int) -> tuple[Stage, ...]:
     """Soft and hard in turn, the last stretch cut short where it must be."""
-    if evaluation.hard_epochs is not None:
-        raise UserError("order 'alternating' follows from `alternate`: leave hard_epochs empty")
     kinds = ("soft", "hard") if evaluation.alternate_first == "soft" else ("hard", "soft")
     starts = range(0, epochs, evaluation.alternate)
     return tuple(Stage(kinds[i % 2], min(evaluation.alternate, epochs - start)) for i, start in enumerate(starts))

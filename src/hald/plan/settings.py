@@ -133,7 +133,8 @@ class Images:
     stats_batch: int = option("LPLD: batch of the pass that collects class statistics", 256, minimum=1)
     bn_mode: Literal["batch", "running"] | None = option(
         "BN statistics of the teacher while these images are labelled: of the batch (BSSL) or the running ones; "
-        "empty: batch for sre2l, lpld and fadrm, running for the others, as released",
+        "empty: batch for sre2l, lpld and fadrm and running for rded, as released, running for patches and real; "
+        "`method: external` has to say",
         None,
     )
     codec: CodecName | None = option("How the logits of its labels are stored; empty: as `labels` says", None)
@@ -147,7 +148,7 @@ class Labels:
 
     teachers: tuple[str, ...] | None = option("Teachers that label; empty: the experiment's own one", None, minItems=1)
     weights: tuple[float, ...] | None = option("Weight of each teacher's logits; empty: the same for all", None)
-    batch: int = option("Images per stored batch (CutMix partners and BN statistics stay inside it)", 16, minimum=1)
+    batch: int = option("Images per stored batch (CutMix partners and BN statistics stay inside it)", 16, minimum=2)
     mix: Literal["cutmix", "mixup", "none"] = option("Mixing inside a batch", "cutmix")
     mix_alpha: float = option("Both parameters of the Beta distribution of the mixing share", 1.0, exclusiveMinimum=0)
     codec: CodecName = option(

@@ -235,7 +235,8 @@ def _for_preview(todo: Todo, key: str) -> list[Need]:
     """The images, in their set or in a label store of them."""
     plan = todo.plan
     stores = [plan.store_dir(labels) for labels, spec in plan.labels.items() if spec.images == key]
-    return [] if any(map(todo.present.has, [plan.images_dir(key), *stores])) else [Need("synthesize", key)]
+    made = plan.images_dir(key) / "image_set.json"  # the folder alone is what a killed job leaves
+    return [] if any(map(todo.present.has, [made, *stores])) else [Need("synthesize", key)]
 
 
 def _table_is_current(todo: Todo, name: str, _unit: int) -> bool:

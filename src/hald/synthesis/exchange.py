@@ -15,7 +15,7 @@ from PIL import Image
 
 from hald.data.reader import open_dataset
 from hald.errors import UserError
-from hald.files import file_digest, write_atomic
+from hald.files import explained, file_digest, filled, write_atomic
 from hald.specs.images import FromFolder, ImagesSpec
 from hald.synthesis.build import Places, Resources
 from hald.synthesis.external import synthesize
@@ -45,15 +45,14 @@ def _safe(name: str) -> str:
 
 
 def export_folder(images: ImageSet, target: Path) -> int:
-    """One folder per class, PNG files; how many were written. `target` must not exist or be empty."""
-    if target.exists() and any(target.iterdir()):
-        raise UserError(f"{target} is not empty; name a new folder")
+    """One folder per class, PNG files, all or none; how many were written. `target` must not exist or be empty."""
     count = 0
-    for _, name, content in _files(images):
-        path = target / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        count += 1
+    with explained(f"cannot export to {target}"), filled(target) as folder:
+        for _, name, content in _files(images):
+            path = folder / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+            count += 1
     return count
 
 

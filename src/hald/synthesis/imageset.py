@@ -48,7 +48,7 @@ class ImageSet:
 def open_set(folder: Path) -> ImageSet:
     """Open a finished image set."""
     if not (folder / "image_set.json").is_file():
-        raise UserError(f"there is no finished image set at {folder}")
+        raise UserError(f"there is no finished image set at {folder}; `hald images ls` lists those of the config")
     record = read_json(folder / "image_set.json")
     if record["format"] != FORMAT:
         raise UserError(f"{folder} has image-set format {record['format']}, this version reads {FORMAT}; remove it")

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hald.draws import Floats, Ints, generator, permutation
+from hald.errors import UserError
 from hald.labels.codec import keep_top
 from hald.labels.store import GEOMETRY, LabelStore
 from hald.specs.run import RunSpec
@@ -103,6 +104,11 @@ class SoftPool:
             _some(self._whole(x, slice(rows.start, rows.stop)), images[self.view.image[rows.start : rows.stop]])
             for x, rows in rendered(self.images, self.view, batches, self.spec)
         ]
+        if not any(len(part.x) for part in parts):
+            raise UserError(
+                f"no stored crop among {len(batches)} batches shows a held-out image, by which the adaptive schedule "
+                f"would decide; raise the SLC or adaptive.held_out, or leave adaptive.divergence empty"
+            )
         return Batch(*(torch.cat(values) for values in zip(*(vars(part).values() for part in parts), strict=True)))
 
     def logits(self) -> Tensor:

@@ -91,16 +91,20 @@ def evaluate(spec: RunSpec, seeds: list[int], places: Places, device: torch.devi
 
 
 def evaluate_seed(material: Material, seed: int, places: Places, identity: Identity, stop: StopRequest) -> None:
-    """Train the student of one seed and write its record, unless there is one."""
+    """Train the student of one seed and write its record.
+
+    A record stays as it is if only the student is missing: it may be another machine's, and tables were made from it.
+    """
     record, partial = places.records / f"seed-{seed}.json", places.partial / f"seed-{seed}"
     students = places.students(seed)
     if not (record.exists() and (students is None or student_file(students, len(material.spec.stages) - 1).exists())):
         start = time.monotonic()
         result, share = train(material, seed, partial, stop, students)
-        kind, work = material.spec.effort
-        timing = record.with_suffix(".timing.json")
-        write_timing(timing, time.monotonic() - start, material.device.type, kind, work * share)
-        write_json(record, {**asdict(identity), "versions": versions("torch", "torchvision", "numpy"), **result})
+        if not record.exists():
+            kind, work = material.spec.effort
+            timing = record.with_suffix(".timing.json")
+            write_timing(timing, time.monotonic() - start, material.device.type, kind, work * share)
+            write_json(record, {**asdict(identity), "versions": versions("torch", "torchvision", "numpy"), **result})
     shutil.rmtree(partial, ignore_errors=True)
 
 
@@ -113,25 +117,26 @@ def load_material(spec: RunSpec, places: Places, device: torch.device) -> Materi
     if header.batch != spec.batch or header.size != spec.size:
         raise UserError(
             f"label store {places.store} has batches of {header.batch} at {header.size} px, "
-            f"the run wants {spec.batch} at {spec.size} px"
+            f"the run wants {spec.batch} at {spec.size} px; remove the store and run again"
         )
     images = torch.from_numpy(store.images()).to(device)
     if spec.ipc * spec.classes != len(images):
         raise UserError(
             f"label store {places.store} holds {len(images)} images, "
-            f"the run expects IPC {spec.ipc} x {spec.classes} classes"
+            f"the run expects IPC {spec.ipc} x {spec.classes} classes; remove the store and run again"
         )
     labels = torch.arange(spec.classes, device=device).repeat_interleave(spec.ipc)
     held = np.arange(len(images)) % spec.ipc >= spec.ipc - (spec.adaptive.held_out if spec.adaptive else 0)
     out, trained = (torch.from_numpy(np.flatnonzero(which)).to(device) for which in (held, ~held))
     pool = SoftPool(store, spec, images, labels, held if spec.adaptive else None)
     whole = normalize(images[out].float().div_(255), spec.mean, spec.std)
+    crops = pool.crops_of(held) if spec.adaptive and spec.adaptive.divergence is not None else None
     return Material(
         spec,
         TestSet.of(dataset.test, device),
         pool,
         HardBatches(spec, images[trained], labels[trained]),
-        HeldOut(whole, labels[out], pool.crops_of(held)) if spec.adaptive else None,
+        HeldOut(whole, labels[out], crops) if spec.adaptive else None,
         device,
         label_bytes(store, spec.pool),
         hard_temperature(spec, pool),
@@ -165,11 +170,12 @@ def train(
     Its weights after every stage go to the folder `students`, if there is one, the last ones last.
     """
     spec = material.spec
-    student = make_student(spec, seed, material.device)
     checkpoint = partial / "checkpoint.pt"
-    first, more = load_checkpoint(checkpoint, student.model, student.optimizer)
-    course = Course(**more["course"]) if more else Course(fixed_starts(spec))
-    student.scaler.load_state_dict(more.get("scaler", student.scaler.state_dict()))
+    student, course, first = begin(material, seed, checkpoint)
+    ended = range(stage_at(course.starts, first)[0])
+    if students and not all(student_file(students, number).exists() for number in ended):
+        checkpoint.unlink()  # its training did not keep students yet
+        student, course, first = begin(material, seed, checkpoint)
     progress = Progress(spec.epochs, f"seed {seed} epoch", done=first)
     for epoch in range(first, spec.epochs):
         train_epoch(material, student, course, seed, epoch)
@@ -182,6 +188,14 @@ def train(
                 save_checkpoint(checkpoint, student.model, student.optimizer, epoch + 1, **state)
             stop.check()
     return result(material, course, seed), (spec.epochs - first) / spec.epochs
+
+
+def begin(material: Material, seed: int, checkpoint: Path) -> tuple[Student, Course, int]:
+    """A student, what happened to it and how many epochs it had: as in the checkpoint, or at its beginning."""
+    student = make_student(material.spec, seed, material.device)
+    first, more = load_checkpoint(checkpoint, student.model, student.optimizer)
+    student.scaler.load_state_dict(more.get("scaler", student.scaler.state_dict()))
+    return student, Course(**more["course"]) if more else Course(fixed_starts(material.spec)), first
 
 
 def result(material: Material, course: Course, seed: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class HeldOut:
 
     x: Tensor
     labels: Tensor
-    crops: Batch
+    crops: Batch | None  # where the soft loss decides
 
 
 def learning_rate(spec: RunSpec, epoch: int) -> float:
@@ -67,13 +67,16 @@ def goes_on(adaptive: AdaptiveSpec, epochs: int, starts: Sequence[int], watched:
 
 @torch.inference_mode()
 def watch(model: nn.Module, held: HeldOut, loss: Loss, batch: int = 256) -> Watch:
-    """Accuracy (%) and mean normalised entropy on held-out images, the soft loss on their crops, in eval mode."""
+    """Accuracy (%) and mean normalised entropy on held-out images, soft loss on their crops (0: none), in eval mode."""
     model.eval()
-    logits, on_crops = (
-        torch.cat([model(x[i : i + batch]) for i in range(0, len(x), batch)]).float() for x in (held.x, held.crops.x)
-    )
+    logits = _answers(model, held.x, batch)
     log_p = torch.log_softmax(logits, dim=1)
     entropy = -(log_p.exp() * log_p).sum(dim=1).mean() / math.log(logits.shape[1])
     hits = 100 * (logits.argmax(dim=1) == held.labels).float().mean()
-    accuracy, share, divergence = torch.stack([hits, entropy, loss(on_crops, held.crops)]).tolist()
-    return accuracy, share, divergence
+    divergence = loss(_answers(model, held.crops.x, batch), held.crops) if held.crops else torch.zeros_like(hits)
+    accuracy, share, soft = torch.stack([hits, entropy, divergence]).tolist()
+    return accuracy, share, soft
+
+
+def _answers(model: nn.Module, x: Tensor, batch: int) -> Tensor:
+    return torch.cat([model(part) for part in x.split(batch)]).float()
