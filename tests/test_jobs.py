@@ -1,6 +1,8 @@
 """Around a job's work: signals, device leases, node-local scratch, jobs of an earlier run, sizes of jobs."""
 
+import io
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -15,7 +17,7 @@ from conftest import TINY_DEMO, copy_known
 from hald.cli import main
 from hald.errors import UserError
 from hald.files import write_json
-from hald.jobs import Interrupted, StopRequest, exclusive
+from hald.jobs import Interrupted, StopRequest, exclusive, log, setup_logging
 from hald.lease import lease_device, names
 from hald.plan import make_plan
 from hald.plan.sizes import SHORTEST, fitting
@@ -53,6 +55,20 @@ def test_waiting_for_another_job_can_be_stopped(tmp_path: Path, monkeypatch: pyt
 
 
 LEASE = "import sys, hald.lease as l; print(l.lease_device(2), flush=True); sys.stdin.read()"
+
+
+def test_a_line_is_said_once_in_ten_minutes() -> None:
+    """Twenty views that another job computes are looked at every other second."""
+    stream = io.StringIO()
+    setup_logging(stream)
+    for seconds in (0, 2, 4, 599, 601):
+        for view in (0, 1):
+            record = log.makeRecord("hald", logging.INFO, "", 0, "view %d is being computed", (view,), None)
+            record.created = 1e9 + seconds
+            log.handle(record)
+    assert [line[9:] for line in stream.getvalue().splitlines()] == [
+        f"view {v} is being computed" for v in (0, 1, 0, 1)
+    ]
 
 
 def test_jobs_of_one_machine_take_different_devices(tmp_path: Path) -> None:

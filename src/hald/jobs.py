@@ -21,6 +21,7 @@ from hald.scratch import staged
 
 __all__ = ["Interrupted", "Progress", "StopRequest", "duration", "exclusive", "job", "log", "write_timing"]
 
+REPEAT_SECONDS = 600.0
 SAVE_SECONDS = 600.0  # longest time between two checkpoints
 WAIT = 2.0  # seconds between looks at what another job has claimed
 
@@ -156,9 +157,26 @@ def _require_code(work: dict[str, Any]) -> None:
         )
 
 
+class Unrepeated(logging.Filter):
+    """Drops a line that was said less than ten minutes ago: what waits for another job looks every few seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is new, or old enough to be said again."""
+        text = record.getMessage()
+        if record.created - self.said.get(text, -REPEAT_SECONDS) < REPEAT_SECONDS:
+            return False
+        self.said[text] = record.created
+        return True
+
+
 def setup_logging(stream: Any) -> None:
     """One line per message, with the time of day."""
     handler = logging.StreamHandler(stream)
+    handler.addFilter(Unrepeated())
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
     log.handlers[:] = [handler]
     log.setLevel(logging.INFO)
