@@ -20,9 +20,11 @@ from hald.files import read_json, write_json
 from hald.plan import Plan, make_plan
 from hald.specs.base import to_dict
 
+PRINTED = ROOT / "config/paper/tables.yaml"
 TEMPLATE = """# Found
 {{table main}}
 HALD {{cell main | rded 4 | hald}}, {{gain main | rded 4 | hald | rded 4 | soft_only}} points.
+The paper has {{paper tab9_schedules | evaluation hald}} and {{paper tab3_baselines | evaluation gift, slc 200}}.
 {{setting main | rded 4 | hald | steps}} steps, {{setting main | rded 4 | hald | lr}}
 {{figure gain}}
 {{gains main | hald | soft_only}}
@@ -83,10 +85,11 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     collect(plan, archive, "snakemake here")
     shutil.rmtree(plan.results)
     template.write_text(TEMPLATE)
-    write_document(archive, template, tmp_path / "found.md")
+    write_document(archive, PRINTED, template, tmp_path / "found.md")
     text = (tmp_path / "found.md").read_text()
     assert "| rded | 4 | 31.0 ± 1.4 | **41.0 ± 1.4** |" in text
     assert "HALD 41.0 ± 1.4, +10.0 ± 1.4 points." in text
+    assert "The paper has 35.6 and 39.1.\n" in text
     assert "8 steps, 0.001\n" in text
     assert f"`snakemake here -- results/tables/main.csv`; {time.strftime('%Y-%m-%d')}; " in text
     assert "code cccccccccccc" in text
@@ -106,7 +109,7 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     assert "| small/resnet10-w4 | random crops | 91.2 | 85 |" in text
     assert "| evaluate small/resnet10-w4@32 | 120.0 |" in text
     picture = (tmp_path / "found/gain.png").read_bytes()
-    write_document(archive, template, tmp_path / "found.md")
+    write_document(archive, PRINTED, template, tmp_path / "found.md")
     assert (tmp_path / "found.md").read_text() == text
     assert (tmp_path / "found/gain.png").read_bytes() == picture
 
@@ -233,7 +236,7 @@ def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "found.in.md").write_text(
         "{{cell main | rded 4 | hald}} {{gain main | rded 4 | hald | rded 4 | soft_only}}"
     )
-    write_document(tmp_path / "study.json", tmp_path / "found.in.md", tmp_path / "found.md")
+    write_document(tmp_path / "study.json", PRINTED, tmp_path / "found.in.md", tmp_path / "found.md")
     assert (tmp_path / "found.md").read_text() == "– –"
 
 
@@ -247,6 +250,8 @@ def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:
         ("gains main | hlad | soft_only", "no evaluation 'hlad'"),
         ("setting main | rded 4 | hald | step", "no number 'step'; try steps"),
         ("teachers all", "write {{teachers}}"),
+        ("paper tab0 | slc 100", "no table 'tab0'; there are tab1_main_tiny_imagenet, "),
+        ("paper tab9_schedules | slc 100", "table 'tab9_schedules' of the paper has 4 numbers with slc 100"),
         ("figure gian", "no figure 'gian'; there are gain"),
         ("table main}} {{table", "write {{table NAME}}"),
         ("table main}} {{", "braces without their partner"),
@@ -257,7 +262,7 @@ def test_a_wrong_word_is_named(plan: Plan, tmp_path: Path, word: str, message: s
     collect(plan, tmp_path / "study.json", "snakemake here")
     (tmp_path / "found.in.md").write_text(f"{{{{{word}}}}}")
     with pytest.raises(UserError) as refused:
-        write_document(tmp_path / "study.json", tmp_path / "found.in.md", tmp_path / "found.md")
+        write_document(tmp_path / "study.json", PRINTED, tmp_path / "found.in.md", tmp_path / "found.md")
     assert message in str(refused.value)
 
 
@@ -266,7 +271,7 @@ def test_help_has_every_word_of_a_template(plan: Plan, tmp_path: Path, capsys: p
     collect(plan, tmp_path / "study.json", "snakemake here")
     (tmp_path / "found.in.md").write_text("{{words}}")
     with pytest.raises(UserError, match="there are ") as refused:
-        write_document(tmp_path / "study.json", tmp_path / "found.in.md", tmp_path / "found.md")
+        write_document(tmp_path / "study.json", PRINTED, tmp_path / "found.in.md", tmp_path / "found.md")
     words = str(refused.value).partition("there are ")[2].split(", ")
     with pytest.raises(SystemExit):
         main(["archive", "--help"])
@@ -284,7 +289,7 @@ def test_what_cannot_be_archived(plan: Plan, tmp_path: Path) -> None:
 
 
 def test_the_document_of_the_study_is_what_its_archive_says(tmp_path: Path) -> None:
-    write_document(ROOT / "docs/study.json", ROOT / "docs/results.in.md", tmp_path / "results.md")
+    write_document(ROOT / "docs/study.json", PRINTED, ROOT / "docs/results.in.md", tmp_path / "results.md")
     assert (tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
     pictures = re.findall(r"\]\((results/\S+?\.png)\)", (tmp_path / "results.md").read_text())
     assert pictures

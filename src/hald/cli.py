@@ -101,7 +101,8 @@ def _add_archive(commands: Any) -> None:
         "  {{table ID}}  {{figure ID}}  {{teachers}}  {{costs}}\n"
         "  {{cell ID | ROW | COLUMN}}   {{setting ID | ROW | COLUMN | NAME}}\n"
         "  {{gain ID | ROW | COLUMN | ROW | COLUMN}}   {{mean_gain ID | EVALUATION | OTHER | SLC}}\n"
-        "  {{gains ID | EVALUATIONS | OTHER}}   {{stages ID | EVALUATIONS}}   {{labels ID}}",
+        "  {{gains ID | EVALUATIONS | OTHER}}   {{stages ID | EVALUATIONS}}   {{labels ID}}\n"
+        "  {{paper TABLE | FIELD VALUE, FIELD VALUE}}",
         epilog="examples:\n  hald archive docs/study.json --config 'experiments=[cpu_study]'\n"
         "  hald archive docs/study.json --restore --config 'experiments=[cpu_study]'",
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -1,4 +1,4 @@
-"""Documents of archived results: templates whose `{{...}}` are filled from the archive alone.
+"""Documents of archived results: templates whose `{{...}}` are filled from the archive and the paper's tables alone.
 
 They can be made again anywhere, and no number in them is typed by hand.
 
@@ -11,6 +11,7 @@ They can be made again anywhere, and no number in them is typed by hand.
     {{setting ID | ROW | COLUMN | NAME}}        of the training behind a cell: lr, eta, beta2, steps, hard epochs
     {{stages ID | EVALUATIONS}}                 accuracy at the end of each stage, by image set and SLC
     {{labels ID}}                               measured bytes of the labels behind a table
+    {{paper TABLE | FIELD VALUE, FIELD VALUE}}  the paper's number, of config/paper/tables.yaml
     {{teachers}}  {{costs}}                     accuracy of the teachers; minutes of every kind of work
 """
 
@@ -30,6 +31,7 @@ from hald.archive import Archive, read_archive, unpack
 from hald.errors import UserError
 from hald.figures import Material, write_figure
 from hald.files import write_text
+from hald.plan.config import read_yaml
 from hald.specs.base import from_dict
 from hald.specs.figure import FigureSpec
 from hald.specs.table import TableSpec
@@ -41,8 +43,8 @@ SEEN = {"resized": "random crops", "padded": "shifted images"}  # by a recipe's 
 class Document:
     """A template's words, each filled from an archive; figures go to `pictures`, beside the document."""
 
-    def __init__(self, archive: Archive, folder: Path, pictures: Path) -> None:
-        self.archive, self.pictures = archive, pictures
+    def __init__(self, archive: Archive, printed: Path, folder: Path, pictures: Path) -> None:
+        self.archive, self.printed, self.pictures = archive, printed, pictures
         self.places = unpack(archive, folder)
         self.nowhere = folder / "nothing"
 
@@ -65,6 +67,7 @@ class Document:
             "setting": self.setting,
             "stages": self.stages,
             "labels": self.labels,
+            "paper": self.paper,
             "teachers": self.teachers,
             "costs": self.costs,
         }
@@ -159,6 +162,23 @@ class Document:
             return DASH if pd.isna([ours, other]).any() else f"{ours - other:+.3g}"
         ours, other = (cells.iloc[number] for number in numbers)
         return _text(_difference(ours, other, _deviations(cells)))
+
+    def paper(self, table: str, fields: str) -> str:
+        """The one number of a table of the paper whose record has these fields."""
+        content = read_yaml(self.printed)
+        if table not in content:
+            raise UserError(f"{self.printed} has no table '{table}'; there are {', '.join(content)}")
+        wanted = [part.split(" ", 1) for part in _names(fields)]
+        found = [
+            record["value"]
+            for record in content[table]["records"]
+            if all(str(record.get(name)) == value for name, value in wanted)
+        ]
+        if len(found) != 1:
+            raise UserError(
+                f"table '{table}' of the paper has {len(found)} numbers with {fields}; name one by its fields"
+            )
+        return str(found[0])
 
     def _differences(self, name: str, ours: str, other: str) -> dict[tuple[str, int], "Difference | None"]:
         """What one evaluation gains over another, by kind of images and SLC."""
@@ -321,8 +341,8 @@ def _ahead(labels: list[int], gains: list[float | None]) -> str:
     )
 
 
-def write_document(archive: Path, template: Path, result: Path) -> None:
-    """Fill a template; its figures go into a folder of the document's name."""
+def write_document(archive: Path, printed: Path, template: Path, result: Path) -> None:
+    """Fill a template from an archive and the paper's tables; its figures go into a folder of the document's name."""
     with tempfile.TemporaryDirectory() as folder:
-        document = Document(read_archive(archive), Path(folder), result.with_suffix(""))
+        document = Document(read_archive(archive), printed, Path(folder), result.with_suffix(""))
         write_text(result, document.filled(template.read_text(encoding="utf-8")))

@@ -88,13 +88,14 @@ rule preview:
         "../scripts/preview.py"
 
 
-# A document of archived results: made of its template and the archive (`hald archive`) alone.
+# A document of archived results: made of its template, the archive (`hald archive`) and the paper's tables alone.
 
 
 rule document:
     input:
         template="docs/{document}.in.md",
         archive="docs/study.json",
+        printed="config/paper/tables.yaml",
     output:
         "docs/{document}.md",
     log:

@@ -7,4 +7,5 @@ from hald.jobs import job
 with job(snakemake):
     from hald.document import write_document
 
-    write_document(Path(snakemake.input.archive), Path(snakemake.input.template), Path(snakemake.output[0]))
+    archive, printed, template = map(Path, (snakemake.input.archive, snakemake.input.printed, snakemake.input.template))
+    write_document(archive, printed, template, Path(snakemake.output[0]))
