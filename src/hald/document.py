@@ -44,7 +44,8 @@ class Document:
     """A template's words, each filled from an archive; figures go to `pictures`, beside the document."""
 
     def __init__(self, archive: Archive, printed: Path, folder: Path, pictures: Path) -> None:
-        self.archive, self.printed, self.pictures = archive, printed, pictures
+        self.archive, self.pictures = archive, pictures
+        self.printed = read_yaml(printed)
         self.places = unpack(archive, folder)
         self.nowhere = folder / "nothing"
 
@@ -165,13 +166,12 @@ class Document:
 
     def paper(self, table: str, fields: str) -> str:
         """The one number of a table of the paper whose record has these fields."""
-        content = read_yaml(self.printed)
-        if table not in content:
-            raise UserError(f"{self.printed} has no table '{table}'; there are {', '.join(content)}")
+        if table not in self.printed:
+            raise UserError(f"the paper has no table '{table}'; there are {', '.join(self.printed)}")
         wanted = [part.split(" ", 1) for part in _names(fields)]
         found = [
             record["value"]
-            for record in content[table]["records"]
+            for record in self.printed[table]["records"]
             if all(str(record.get(name)) == value for name, value in wanted)
         ]
         if len(found) != 1:
