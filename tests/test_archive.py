@@ -30,7 +30,8 @@ The paper has {{paper tab9_schedules | evaluation hald}} and {{paper tab3_baseli
 {{gains main | hald | soft_only}}
 mean {{mean_gain main | hald | soft_only | 4}}
 {{stages main | hald, soft_only}}
-{{labels main}}
+{{labels main | slc}}
+{{labels main | images}}
 {{teachers}}
 {{costs}}
 """
@@ -105,7 +106,11 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
         run["seeds"]["2"] = run["seeds"]["0"] | {"differs": {"code": "d" * 64}}
     write_json(archive, more)
     assert "| rded | 4 | 31.0 → 36.0 → 41.0 | 31.0 |" in text  # seeds of 40 and 42, and of 30 and 32
-    assert "| 4 | 40 | 10 | 0.2 |" in text  # 4 labels for each of 10 classes
+    assert "| slc | labels | bytes | bytes per label |\n| --- | ---: | ---: | ---: |\n| 4 | 40 | 10 | 0.2 |\n" in text
+    assert (
+        "| images | labels | bytes | bytes per label |\n| --- | ---: | ---: | ---: |\n| rded | 40 | 10 | 0.2 |\n"
+        in text
+    )
     assert "| small/resnet10-w4 | random crops | 91.2 | 85 |" in text
     assert "| evaluate small/resnet10-w4@32 | 120.0 |" in text
     picture = (tmp_path / "found/gain.png").read_bytes()
@@ -249,6 +254,7 @@ def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:
         ("cell main", "write {{cell NAME | ROW | COLUMN}}"),
         ("gains main | hlad | soft_only", "no evaluation 'hlad'"),
         ("setting main | rded 4 | hald | step", "no number 'step'; try steps"),
+        ("labels main | slice", "no field 'slice'; try slc or images"),
         ("teachers all", "write {{teachers}}"),
         ("paper tab0 | slc 100", "no table 'tab0'; there are tab1_main_tiny_imagenet, "),
         ("paper tab9_schedules | slc 100", "table 'tab9_schedules' of the paper has 4 numbers with slc 100"),

@@ -10,7 +10,7 @@ They can be made again anywhere, and no number in them is typed by hand.
                                                 they are ahead
     {{setting ID | ROW | COLUMN | NAME}}        of the training behind a cell: lr, eta, beta2, steps, hard epochs
     {{stages ID | EVALUATIONS}}                 accuracy at the end of each stage, by image set and SLC
-    {{labels ID}}                               measured bytes of the labels behind a table
+    {{labels ID | FIELD}}                       measured bytes of the labels behind a table, by slc or images
     {{paper TABLE | FIELD VALUE, FIELD VALUE}}  the paper's number, of config/paper/tables.yaml
     {{teachers}}  {{costs}}                     accuracy of the teachers; minutes of every kind of work
 """
@@ -229,18 +229,21 @@ class Document:
         lines += [f"| {' | '.join([*place, *(found.get(n, DASH) for n in names)])} |" for place, found in rows.items()]
         return "\n".join(lines)
 
-    def labels(self, name: str) -> str:
-        """How many bytes the labels behind a table take on disk, and each of them."""
-        table = self._table(name)
-        cells = self._cells(table).query("label_bytes > 0")  # neither missing nor hard labels alone
-        lines = ["| labels per class | labels | bytes | bytes per label |", "| ---: | ---: | ---: | ---: |"]
-        for slc, rows in cells.groupby("slc_effective"):
-            run = self.archive["runs"][rows["run"].iloc[0].rpartition("_")[2]]
-            count = round(slc * run["spec"]["classes"])
-            sizes = [int(rows["label_bytes"].min()), int(rows["label_bytes"].max())]
-            whole = " to ".join(dict.fromkeys(f"{size:,}" for size in sizes))
-            each = " to ".join(dict.fromkeys(f"{size / count:.1f}" for size in sizes))
-            lines.append(f"| {slc:g} | {count:,} | {whole} | {each} |")
+    def labels(self, name: str, by: str) -> str:
+        """How many bytes the labels behind a table take on disk, and each of them, by a field of its cells."""
+        cells = self._cells(self._table(name)).query("label_bytes > 0")  # neither missing nor hard labels alone
+        if by not in cells:
+            raise UserError(f"table '{name}' has no field '{by}'; try slc or images")
+        lines = [f"| {by} | labels | bytes | bytes per label |", "| --- | ---: | ---: | ---: |"]
+        for value, rows in cells.groupby(by, sort=False):
+            classes = self.archive["runs"][rows["run"].iloc[0].rpartition("_")[2]]["spec"]["classes"]
+            counts = (rows["slc_effective"] * classes).round().astype(int)
+            shown = (
+                _range(counts, ",d"),
+                _range(rows["label_bytes"].astype(int), ",d"),
+                _range(rows["label_bytes"] / counts, ".1f"),
+            )
+            lines.append(f"| {value} | {' | '.join(shown)} |")
         return "\n".join(lines)
 
     def teachers(self) -> str:
@@ -259,6 +262,11 @@ class Document:
                 what = re.sub(r" [0-9a-f]{10}$", "", kind)  # without the key of a dataset or teacher
                 lines.append(f"| {'' if number else f'`{command}`'} | {what} | {60 * value:.1f} |")
         return "\n".join(lines)
+
+
+def _range(values: "pd.Series[Any]", form: str) -> str:
+    """The smallest and the largest of some numbers, or the one that they all are."""
+    return " to ".join(dict.fromkeys(f"{value:{form}}" for value in (values.min(), values.max())))
 
 
 def _names(text: str) -> list[str]:
