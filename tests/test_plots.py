@@ -81,6 +81,24 @@ def test_what_needs_no_labels_is_a_level() -> None:
     assert min(rded.get_xticks()) == 10
 
 
+def test_sets_with_one_place_each_share_a_panel_and_are_named() -> None:
+    """Codecs at one SLC: 64 KiB and 16 KiB of labels; bars end at 21 and 26."""
+    places = {"u8": (64, 20.0), "u4": (16, 25.0)}
+    codecs = [
+        point(images, evaluation, 50.0, top1 - less, label_bytes=size * 2**10, top1_std=1.0 - less)
+        for images, (size, top1) in places.items()
+        for evaluation, less in (("hald", 0.0), ("soft_only", 1.0))
+    ]
+    (ax,) = accuracy.accuracy_over(codecs, "label_bytes").axes
+    drawn = lines(ax, "HALD")[0].lines[0]
+    assert (drawn.get_xdata().tolist(), drawn.get_linestyle()) == ([16.0, 64.0], "None")
+    assert ax.get_xlabel() == "Stored labels (KiB, measured)"
+    assert {text.get_text(): text.xy for text in ax.texts} == {"u8": (64.0, 21.0), "u4": (16.0, 26.0)}
+    assert len(accuracy.accuracy_over(codecs, "slc_effective").axes) == 2  # both at SLC 50: apart
+    level = [point(images, "hard_only", 0.0, 9.0, label_bytes=0) for images in places]
+    assert len(accuracy.accuracy_over([*codecs, *level], "label_bytes").axes) == 2
+
+
 def test_nothing_to_draw_and_mixed_up_cells_are_refused() -> None:
     with pytest.raises(UserError, match="no finished cell"):
         accuracy.accuracy_over([POINTS[3]])

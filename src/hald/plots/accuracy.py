@@ -20,37 +20,62 @@ from hald.plots.style import FAINT, IMAGE_SETS, INK, STAGES, legend_above, looks
 
 Point = Mapping[str, Any]
 Array = NDArray[np.float64]
-MEBI = 2**20
-# field of a point -> axis label, unit
-AXES = {
-    "slc_effective": ("Soft labels per class (SLC)", 1),
-    "label_bytes": ("Stored labels (MiB, measured)", MEBI),
-}
+KIBI, MEBI = 2**10, 2**20
+SLC_AXIS = "Soft labels per class (SLC)"
 
 
 @styled
 def accuracy_over(points: Sequence[Point], x: str = "slc_effective") -> Figure:
     """Top-1 over SLC or over label bytes: a panel per image set, a line per evaluation, hollow: published.
 
-    What needs no soft labels is a level.
+    What needs no soft labels is a level. Sets that have one place each, all different (codecs), share a panel.
     """
-    label, unit = AXES[x]
     known = [point for point in _single(points, x).values() if _known(point, x)]
     if not known:
         raise UserError("there is no finished cell to draw; run some of the table's cells first")
+    label, unit = _axis(x, max(point[x] for point in known))
     sets = list(dict.fromkeys(point["images"] for point in known))
+    places = {(point["images"], point[x]) for point in known}
+    together = 1 < len(sets) == len(places) == len({place for _, place in places})
     style = looks(point["evaluation"] for point in known)
-    figure, rows = panels(1, len(sets), 4.2 if len(sets) == 1 else 3.2, 3.3, sharey=True)
-    for ax, images in zip(rows[0], sets, strict=True):
-        mine = [point for point in known if point["images"] == images]
+    shown = [known] if together else [[point for point in known if point["images"] == images] for images in sets]
+    width = 6.0 if together else 4.2 if len(sets) == 1 else 3.2
+    figure, rows = panels(1, len(shown), width, 3.3, sharey=True)
+    for ax, mine in zip(rows[0], shown, strict=True):
         for evaluation, look in style.items():
-            _line(ax, [p for p in mine if p["evaluation"] == evaluation], x, unit, *look, name_of(evaluation))
+            its = [point for point in mine if point["evaluation"] == evaluation]
+            _line(ax, its, x, unit, *look, name_of(evaluation), "none" if together else "-")
         _log_axis(ax, [p[x] / unit for p in mine if p[x]])
-        ax.set_title(name_of(images))
+        if together:
+            _name_sets(ax, mine, x, unit)
+        else:
+            ax.set_title(name_of(mine[0]["images"]))
         ax.set_xlabel(label)
     rows[0][0].set_ylabel("Top-1 accuracy (%)")
     legend_above(figure, rows[0])
     return figure
+
+
+def _axis(field: str, largest: float) -> tuple[str, int]:
+    """Label of the axis of a point's field, and its unit."""
+    if field == "slc_effective":
+        return SLC_AXIS, 1
+    name, unit = ("MiB", MEBI) if largest >= MEBI else ("KiB", KIBI)
+    return f"Stored labels ({name}, measured)", unit
+
+
+def _name_sets(ax: Axes, points: Sequence[Point], x: str, unit: float) -> None:
+    """Write the name of each image set above its highest point."""
+    highest = {point["images"]: point for point in sorted(points, key=_top)}
+    for images, point in highest.items():
+        ax.annotate(
+            name_of(images), (point[x] / unit, _top(point)), (0, 4), textcoords="offset points", ha="center", size=9
+        )
+    ax.margins(y=0.12)
+
+
+def _top(point: Point) -> float:
+    return float(point["top1_mean"]) + _spread(point)
 
 
 def _known(point: Point, field: str) -> bool:
@@ -58,7 +83,7 @@ def _known(point: Point, field: str) -> bool:
     return value is not None and not math.isnan(value)
 
 
-def _line(ax: Axes, points: list[Point], x: str, unit: float, colour: str, marker: str, name: str) -> None:
+def _line(ax: Axes, points: list[Point], x: str, unit: float, colour: str, marker: str, name: str, line: str) -> None:
     """One evaluation: mean and spread over seeds; published values hollow and dashed."""
     points = sorted(points, key=lambda point: float(point[x]))
     if not points:
@@ -71,7 +96,7 @@ def _line(ax: Axes, points: list[Point], x: str, unit: float, colour: str, marke
     at = [point[x] / unit for point in points]
     spread = [_spread(point) for point in points]
     means = [point["top1_mean"] for point in points]
-    ax.errorbar(at, means, spread, color=colour, marker=marker, capsize=2.5, elinewidth=1, label=name)
+    ax.errorbar(at, means, spread, color=colour, marker=marker, ls=line, capsize=2.5, elinewidth=1, label=name)
     printed = [(a, point["paper"]) for a, point in zip(at, points, strict=True) if _known(point, "paper")]
     if printed:
         ax.plot(*zip(*printed, strict=True), color=colour, marker=marker, mfc="white", ls=":", lw=1.2)
@@ -127,7 +152,7 @@ def gain(points: Sequence[Point], ours: str = "hald", base: str = "soft_only") -
     ax.margins(y=0.15)
     ax.grid(axis="x", visible=False)
     ax.set_xticks(range(len(slcs)), [f"{slc:g}" for slc in slcs])
-    ax.set_xlabel(AXES["slc_effective"][0])
+    ax.set_xlabel(SLC_AXIS)
     ax.set_ylabel(f"{name_of(ours)} − {name_of(base)} (points)")
     legend_above(figure, rows[0])
     return figure
