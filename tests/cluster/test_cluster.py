@@ -124,11 +124,11 @@ def test_four_faults_in_one_run(unfinished: Run, undisturbed: Project) -> None:
     moved_and_cancelled(run, ranking, [before, after])
 
 
-# The first attempt at a student would need more than its two minutes.
+# On its first attempt the job's first student would need more than the two minutes: the warning comes within its epochs.
 SLOW = """import time
 import hald.train.run
 quick = hald.train.run.train_epoch
-hald.train.run.train_epoch = lambda *a: (time.sleep(0.5 if snakemake.resources.runtime == 2 else 0), quick(*a))[1]
+hald.train.run.train_epoch = lambda *a: (time.sleep(1 if snakemake.resources.runtime == 2 else 0), quick(*a))[1]
 """
 
 
