@@ -26,6 +26,9 @@ TEMPLATE = """# Found
 HALD {{cell main | rded 4 | hald}}, {{gain main | rded 4 | hald | rded 4 | soft_only}} points.
 The paper has {{paper tab9_schedules | evaluation hald}} and {{paper tab3_baselines | evaluation gift, slc 200}}.
 {{setting main | rded 4 | hald | steps}} steps, {{setting main | rded 4 | hald | lr}}
+{{setting main | rded 4 | hald | first epochs}}, {{setting main | rded 4 | hald | hard epochs}}
+last {{setting main | rded 4 | hald | last steps}}
+{{stage main | rded 4 | hald | 2}} after the hard stage
 {{figure gain}}
 {{gains main | hald | soft_only}}
 mean {{mean_gain main | hald | soft_only | 4}}
@@ -91,7 +94,7 @@ def test_a_document_is_made_of_its_archive_alone(plan: Plan, tmp_path: Path) -> 
     assert "| rded | 4 | 31.0 ± 1.4 | **41.0 ± 1.4** |" in text
     assert "HALD 41.0 ± 1.4, +10.0 ± 1.4 points." in text
     assert "The paper has 35.6 and 39.1.\n" in text
-    assert "8 steps, 0.001\n" in text
+    assert "8 steps, 0.001\n1, 1\nlast 4\n36.0 after the hard stage\n" in text  # 1 + 1 + 2 epochs of 2 steps
     assert f"`snakemake here -- results/tables/main.csv`; {time.strftime('%Y-%m-%d')}; " in text
     assert "code cccccccccccc" in text
     assert "![What HALD gains](found/gain.png)" in text
@@ -254,6 +257,7 @@ def test_a_cell_without_records_is_a_dash(plan: Plan, tmp_path: Path) -> None:
         ("cell main", "write {{cell NAME | ROW | COLUMN}}"),
         ("gains main | hlad | soft_only", "no evaluation 'hlad'"),
         ("setting main | rded 4 | hald | step", "no number 'step'; try steps"),
+        ("stage main | rded 4 | hald | 4", "has stages 1 to 3, and none that is '4'"),
         ("labels main | slice", "no field 'slice'; try slc or images"),
         ("teachers all", "write {{teachers}}"),
         ("paper tab0 | slc 100", "no table 'tab0'; there are tab1_main_tiny_imagenet, "),

@@ -99,9 +99,9 @@ def _add_archive(commands: Any) -> None:
         "docs/study.json and its template docs/NAME.in.md by `snakemake --cores 1 -- docs/NAME.md`;\n"
         "a template's words:\n\n"
         "  {{table ID}}  {{figure ID}}  {{teachers}}  {{costs}}\n"
-        "  {{cell ID | ROW | COLUMN}}   {{setting ID | ROW | COLUMN | NAME}}\n"
+        "  {{cell ID | ROW | COLUMN}}   {{setting ID | ROW | COLUMN | NAME}}   {{stage ID | ROW | COLUMN | NUMBER}}\n"
         "  {{gain ID | ROW | COLUMN | ROW | COLUMN}}   {{mean_gain ID | EVALUATION | OTHER | SLC}}\n"
-        "  {{gains ID | EVALUATIONS | OTHER}}   {{stages ID | EVALUATIONS}}   {{labels ID}}\n"
+        "  {{gains ID | EVALUATIONS | OTHER}}   {{stages ID | EVALUATIONS}}   {{labels ID | FIELD}}\n"
         "  {{paper TABLE | FIELD VALUE, FIELD VALUE}}",
         epilog="examples:\n  hald archive docs/study.json --config 'experiments=[cpu_study]'\n"
         "  hald archive docs/study.json --restore --config 'experiments=[cpu_study]'",

@@ -8,8 +8,10 @@ They can be made again anywhere, and no number in them is typed by hand.
     {{mean_gain ID | EVALUATION | OTHER | SLC}} the mean of that over the kinds of images
     {{gains ID | EVALUATIONS | OTHER}}          evaluations (a, b, c) minus another, by image set and SLC, and where
                                                 they are ahead
-    {{setting ID | ROW | COLUMN | NAME}}        of the training behind a cell: lr, eta, beta2, steps, hard epochs
+    {{setting ID | ROW | COLUMN | NAME}}        of the training behind a cell: lr, eta, beta2, steps, first epochs,
+                                                hard epochs, last steps
     {{stages ID | EVALUATIONS}}                 accuracy at the end of each stage, by image set and SLC
+    {{stage ID | ROW | COLUMN | NUMBER}}        accuracy at the end of stage 1, 2 or 3 of the training behind a cell
     {{labels ID | FIELD}}                       measured bytes of the labels behind a table, by slc or images
     {{paper TABLE | FIELD VALUE, FIELD VALUE}}  the paper's number, of config/paper/tables.yaml
     {{teachers}}  {{costs}}                     accuracy of the teachers; minutes of every kind of work
@@ -67,6 +69,7 @@ class Document:
             "gains": self.gains,
             "setting": self.setting,
             "stages": self.stages,
+            "stage": self.stage,
             "labels": self.labels,
             "paper": self.paper,
             "teachers": self.teachers,
@@ -138,18 +141,28 @@ class Document:
         return ours_text(self._shown(name, row, column))
 
     def setting(self, name: str, row: str, column: str, setting: str) -> str:
-        """A setting of the training behind a cell."""
+        """A setting of the training behind a cell; lengths of stages as they were in its first seed."""
         table, number = self._place(name, row, column)
         run = self.archive["runs"].get(table.cells[number].run)
         if run is None:
             return DASH
         spec = run["spec"]
-        steps = spec["epochs"] * -(-spec["classes"] * spec["ipc"] // spec["batch"])
-        hard = sum(stage["epochs"] or 0 for stage in spec["stages"] if stage["kind"] == "hard")
-        known = spec | {"steps": steps, "hard epochs": hard, "hard_temperature": run.get("hard_temperature", 1.0)}
+        steps = -(-spec["classes"] * spec["ipc"] // spec["batch"])  # of an epoch
+        starts = next(iter(run["seeds"].values()))["stage_starts"]
+        lengths = [end - start for start, end in pairwise([*starts, spec["epochs"]])]
+        known = spec | {
+            "steps": spec["epochs"] * steps,
+            "first epochs": lengths[0],
+            "hard epochs": sum(
+                length for length, stage in zip(lengths, spec["stages"], strict=True) if stage["kind"] == "hard"
+            ),
+            "last steps": lengths[-1] * steps,
+            "hard_temperature": run.get("hard_temperature", 1.0),
+        }
         if not isinstance(known.get(setting), int | float):
             raise UserError(
-                f"the trainings of '{name}' have no number '{setting}'; try steps, hard epochs, lr, eta, beta2"
+                f"the trainings of '{name}' have no number '{setting}'; "
+                "try steps, first epochs, hard epochs, last steps, lr, eta, beta2"
             )
         return f"{known[setting]:,}" if isinstance(known[setting], int) else f"{known[setting]:.3g}"
 
@@ -221,13 +234,22 @@ class Document:
         for cell in table.cells:
             run = self.archive["runs"].get(cell.run)
             if run and cell.place["evaluation"] in names:
-                ends = zip(*map(stage_ends, _seeds(table, run)), strict=True)
-                means = [f"{round(statistics.mean(values), 4):.1f}" for values in ends]
                 place = str(cell.place["images"]), str(cell.place["slc"])
-                rows.setdefault(place, {})[str(cell.place["evaluation"])] = " → ".join(means)
+                rows.setdefault(place, {})[str(cell.place["evaluation"])] = " → ".join(_stage_means(table, run))
         lines = [f"| images | SLC | {' | '.join(names)} |", "| --- |" + " ---: |" * (len(names) + 1)]
         lines += [f"| {' | '.join([*place, *(found.get(n, DASH) for n in names)])} |" for place, found in rows.items()]
         return "\n".join(lines)
+
+    def stage(self, name: str, row: str, column: str, number: str) -> str:
+        """Mean accuracy at the end of one stage, the first being 1, of the training behind a cell."""
+        table, place = self._place(name, row, column)
+        run = self.archive["runs"].get(table.cells[place].run)
+        if run is None:
+            return DASH
+        means = _stage_means(table, run)
+        if number not in map(str, range(1, len(means) + 1)):
+            raise UserError(f"the training has stages 1 to {len(means)}, and none that is '{number}'")
+        return means[int(number) - 1]
 
     def labels(self, name: str, by: str) -> str:
         """How many bytes the labels behind a table take on disk, and each of them, by a field of its cells."""
@@ -286,6 +308,11 @@ def stage_ends(seed: dict[str, Any]) -> list[float]:
     if missing := [epoch for epoch in ends if epoch not in top1]:
         raise UserError(f"accuracy was not measured after epoch {missing[0]}, where a stage ends; see `measure_every`")
     return [top1[epoch] for epoch in ends]
+
+
+def _stage_means(table: TableSpec, run: dict[str, Any]) -> list[str]:
+    ends = zip(*map(stage_ends, _seeds(table, run)), strict=True)
+    return [f"{round(statistics.mean(values), 4):.1f}" for values in ends]
 
 
 Difference = tuple[float, float | None]  # of two means, and its standard error

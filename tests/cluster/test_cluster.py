@@ -124,7 +124,7 @@ def test_four_faults_in_one_run(unfinished: Run, undisturbed: Project) -> None:
     moved_and_cancelled(run, ranking, [before, after])
 
 
-# On its first attempt the job's first student would need more than the two minutes: the warning comes within its epochs.
+# On the first attempt a job's first student would need more than the two minutes: the warning comes within its epochs.
 SLOW = """import time
 import hald.train.run
 quick = hald.train.run.train_epoch
