@@ -183,6 +183,8 @@ def test_the_cost_of_a_teacher_that_was_not_needed_again_stays(plan: Plan, tmp_p
     timing.unlink()
     collect(plan, tmp_path / "study.json", "snakemake here")
     assert read_json(tmp_path / "study.json")["costs"]["snakemake here"] == before
+    collect(plan, tmp_path / "study.json", "snakemake more")  # the same tables, and what they cost, by another command
+    assert read_json(tmp_path / "study.json")["costs"] == {"snakemake more": before}
 
 
 def test_a_study_goes_on_from_its_archive(plan: Plan, tmp_path: Path) -> None:

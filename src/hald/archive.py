@@ -30,7 +30,7 @@ def collect(plan: Plan, path: Path, command: str) -> str:
     """Put the tables and figures of a plan into an archive, beside those of other plans that are there: what was done.
 
     A seed that was archived before and is not in the results any more stays, and so does the cost of work that these
-    results were spared.
+    results were spared, also if these tables were made by another command then.
     """
     empty: Archive = {"format": FORMAT, **{part: {} for part in PARTS}}
     archive = read_archive(path) if path.exists() else empty
@@ -38,6 +38,7 @@ def collect(plan: Plan, path: Path, command: str) -> str:
     if not any(records.values()):
         raise UserError(f"no training of this config is finished in {plan.results}: there is nothing to archive")
     replaced = [name for name in plan.tables if name in archive["tables"]]
+    commands = {command, *(archive["tables"][name]["command"] for name in replaced)}
     for name, table in plan.tables.items():
         archive["tables"][name] = {"spec": to_dict(table), "command": command}
     for name, figure in plan.figures.items():
@@ -58,8 +59,9 @@ def collect(plan: Plan, path: Path, command: str) -> str:
         if found_teacher.exists():
             facts = {name: read_json(found_teacher)[name] for name in ("arch", "top1", "top5")}
             archive["teachers"][plan.slugs[key]] = facts | {"floor": plan.floors[key], "spec": to_dict(teacher)}
-    spent, now = archive["costs"].get(command, {}), costs(plan)
-    archive["costs"][command] = {kind: max(spent.get(kind, 0), now.get(kind, 0)) for kind in sorted({*spent, *now})}
+    known = [costs(plan), *(archive["costs"].get(earlier, {}) for earlier in commands)]
+    kinds = sorted({kind for found in known for kind in found})
+    archive["costs"][command] = {kind: max(found.get(kind, 0) for found in known) for kind in kinds}
     _drop_unused(archive)
     write_text(path, _text(archive))
     done, wanted = sum(map(len, records.values())), sum(plan.seeds.values())
@@ -159,13 +161,15 @@ def machine() -> str:
 
 
 def _drop_unused(archive: Archive) -> None:
-    """Forget runs and analyses that no table or figure shows any more."""
+    """Forget runs and analyses that no table or figure shows any more, and commands that made none of them."""
     tables = [entry["spec"] for entry in archive["tables"].values()]
     tables += [figure["table"] for figure in archive["figures"].values() if figure["table"]]
     used = {cell["run"] for table in tables for cell in table["cells"]}
     used |= {key for figure in archive["figures"].values() for key in figure["analyses"]}
     for part in ("runs", "analyses"):
         archive[part] = {key: value for key, value in archive[part].items() if key in used}
+    made = {entry["command"] for entry in archive["tables"].values()}
+    archive["costs"] = {command: spent for command, spent in archive["costs"].items() if command in made}
 
 
 def unpack(archive: Archive, folder: Path) -> dict[str, Path]:
