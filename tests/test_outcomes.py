@@ -337,17 +337,38 @@ def test_figures_are_drawn_from_tables(tmp_path: Path) -> None:
         folders[evaluation] = tmp_path / evaluation
         record = {"top1": top1, "top5": 60.0, "label_bytes": 2**20, "slc_effective": 10}
         curve = [{"epoch": e, "stage": "soft", "loss": 1.0 / e, "top1": top1 * e / 2} for e in (1, 2)]
-        more = {"curve": curve, "stage_starts": [0], "spec": {"stages": [{"kind": "soft"}]}}
+        spec = {"stages": [{"kind": "soft"}], "epochs": 2, "classes": 10, "ipc": 10, "batch": 16}
+        more = {"curve": curve, "stage_starts": [0], "spec": spec}
         write_json(folders[evaluation] / "seed-0.json", record | more)
         place = {"images": "rded", "evaluation": evaluation, "slc": 10}
         cells.append(Cell(("rded",), (evaluation,), evaluation, None, place))
     table = TableSpec("t", "caption", ("images",), ("evaluation",), 1, tuple(cells))
-    for kind in ("accuracy_over_slc", "accuracy_over_bytes", "gain", "learning_curves"):
+    for kind in ("accuracy_over_slc", "accuracy_over_bytes", "accuracy_over_steps", "gain", "learning_curves"):
         material = Material(FigureSpec("f", kind, "caption", table, ()), folders, {})
         assert len(write_figure(material, tmp_path / kind)) == 3
     twice = TableSpec("t", "caption", ("images",), ("evaluation",), 1, (*cells, replace(cells[0], run="other")))
     with pytest.raises(UserError, match="two runs of 'soft_only'"):
         Material(FigureSpec("f", "learning_curves", "c", twice, ()), folders, {}).records()
+
+
+def test_a_training_in_several_lengths_is_one_line_over_steps(tmp_path: Path) -> None:
+    cells, folders = [], {}
+    for evaluation, epochs in (("hald", 3), ("hald_9", 9), ("hald_beta2_0.9", 3)):
+        spec = {"epochs": epochs, "classes": 10, "ipc": 10, "batch": 16}
+        found = {"top1": 20.0, "top5": 60.0, "label_bytes": 2**20, "slc_effective": 10, "spec": spec}
+        folders[evaluation] = tmp_path / evaluation
+        write_json(folders[evaluation] / "seed-0.json", found)
+        place = {"images": "rded", "evaluation": evaluation, "slc": 10}
+        cells.append(Cell((evaluation,), ("10",), evaluation, None, place))
+    folders["not run"] = tmp_path / "not run"
+    cells.append(replace(cells[0], run="not run"))
+    table = TableSpec("t", "caption", ("evaluation",), ("slc",), 1, tuple(cells))
+    material = Material(FigureSpec("f", "accuracy_over_steps", "caption", table, ()), folders, {})
+    assert [(point["evaluation"], point["steps"]) for point in material.lengths()] == [
+        ("hald", 21),
+        ("hald", 63),
+        ("hald_beta2_0.9", 21),
+    ]
 
 
 def test_a_kept_students_network_is_what_the_run_says(lab_places: Places) -> None:

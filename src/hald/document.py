@@ -37,7 +37,7 @@ from hald.plan.config import read_yaml
 from hald.specs.base import from_dict
 from hald.specs.figure import FigureSpec
 from hald.specs.table import TableSpec
-from hald.tables import DASH, Shown, cell_rows, grid, ours_text, to_markdown
+from hald.tables import DASH, Shown, cell_rows, epoch_steps, grid, ours_text, to_markdown
 
 SEEN = {"resized": "random crops", "padded": "shifted images"}  # by a recipe's `crop`
 
@@ -147,7 +147,7 @@ class Document:
         if run is None:
             return DASH
         spec = run["spec"]
-        steps = -(-spec["classes"] * spec["ipc"] // spec["batch"])  # of an epoch
+        steps = epoch_steps(spec)
         starts = next(iter(run["seeds"].values()))["stage_starts"]
         lengths = [end - start for start, end in pairwise([*starts, spec["epochs"]])]
         known = spec | {

@@ -17,7 +17,7 @@ from hald.plots import accuracy, analysis, drift
 from hald.plots.style import save
 from hald.specs.figure import FigureSpec
 from hald.specs.table import TableSpec
-from hald.tables import cell_rows
+from hald.tables import cell_rows, epoch_steps
 
 Found = dict[str, Any]
 
@@ -58,6 +58,17 @@ class Material:
             for name, run in runs.items()
         }
         return {name: [read_json(path) for path in seeds if path.is_file()] for name, seeds in paths.items()}
+
+    def lengths(self) -> list[Found]:
+        """The points with the steps of their trainings; `hald_900`, if of 900 epochs, is `hald` in another length."""
+        points = []
+        for cell, point in zip(self.table.cells, self.points(), strict=True):
+            record = next(self.folders[cell.run].glob("seed-*.json"), None)
+            if record is not None:
+                spec = read_json(record)["spec"]
+                method = point["evaluation"].removesuffix(f"_{spec['epochs']}")
+                points.append(point | {"evaluation": method, "steps": spec["epochs"] * epoch_steps(spec)})
+        return points
 
     def subjects(self) -> Iterator[tuple[Found, Found]]:
         """What each subject of the analyses is, and what was found about it."""
@@ -106,6 +117,7 @@ def as_pixels(text: str) -> Any:
 KINDS: dict[str, Callable[[Material], Figure]] = {
     "accuracy_over_slc": lambda m: accuracy.accuracy_over(m.points(), "slc_effective"),
     "accuracy_over_bytes": lambda m: accuracy.accuracy_over(m.points(), "label_bytes"),
+    "accuracy_over_steps": lambda m: accuracy.accuracy_over(m.lengths(), "steps"),
     "gain": lambda m: accuracy.gain(m.points()),
     "learning_curves": lambda m: accuracy.learning_curves(m.records()),
     "lvsd": lambda m: analysis.lvsd_histogram(

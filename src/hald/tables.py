@@ -3,6 +3,7 @@
 import html
 import json
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,11 @@ def found_value(result: Path, subject: int, path: str) -> float | None:
             raise UserError(f"{result} has no value '{path}': at '{part}' there is {known}")
         value = value[part]
     return None if value is None else float(value)
+
+
+def epoch_steps(spec: Mapping[str, Any]) -> int:
+    """Optimiser steps of an epoch of a training, from the spec in its record."""
+    return -(-int(spec["classes"] * spec["ipc"]) // int(spec["batch"]))
 
 
 def _beside(paper: Printed | None, ours: float | None) -> dict[str, Any]:

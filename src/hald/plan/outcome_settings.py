@@ -95,6 +95,7 @@ class Figure:
     kind: Literal[
         "accuracy_over_slc",
         "accuracy_over_bytes",
+        "accuracy_over_steps",
         "gain",
         "learning_curves",
         "lvsd",
@@ -106,6 +107,6 @@ class Figure:
         "drift",
     ] = option("How it is drawn")
     caption: str = option("What it shows, in words")
-    table: str | None = option("Table whose cells are drawn (the first four kinds)", None)
+    table: str | None = option("Table whose cells are drawn (the first five kinds)", None)
     where: dict[str, str] = option("Only cells with these fields, e.g. {images: rded}", {})
     analyses: tuple[str, ...] = option("Analyses whose results are drawn (the other kinds)", ())

@@ -27,7 +27,7 @@ def _and(names: Place) -> str:
 STUDIED = ("crop_consistency", "reference_consistency", "teacher_consistency", "landscape", "embedding", "theory")
 OPTIONS = ("samples", "crops", "epochs", "resolution", "plane", "seed")  # go into its spec as they are
 TRAINED_ANEW = ("gradients", "updates")  # kinds that train students of their own
-FROM_TABLES = ("accuracy_over_slc", "accuracy_over_bytes", "gain", "learning_curves")
+FROM_TABLES = ("accuracy_over_slc", "accuracy_over_bytes", "accuracy_over_steps", "gain", "learning_curves")
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,12 @@ from hald.plots.style import FAINT, IMAGE_SETS, INK, STAGES, legend_above, looks
 Point = Mapping[str, Any]
 Array = NDArray[np.float64]
 KIBI, MEBI = 2**10, 2**20
-SLC_AXIS = "Soft labels per class (SLC)"
+AXES = {"slc_effective": "Soft labels per class (SLC)", "steps": "Steps of the training"}
 
 
 @styled
 def accuracy_over(points: Sequence[Point], x: str = "slc_effective") -> Figure:
-    """Top-1 over SLC or over label bytes: a panel per image set, a line per evaluation, hollow: published.
+    """Top-1 over SLC, label bytes or steps: a panel per image set, a line per evaluation, hollow: published.
 
     What needs no soft labels is a level. Sets that have one place each, all different (codecs), share a panel.
     """
@@ -58,8 +58,8 @@ def accuracy_over(points: Sequence[Point], x: str = "slc_effective") -> Figure:
 
 def _axis(field: str, largest: float) -> tuple[str, int]:
     """Label of the axis of a point's field, and its unit."""
-    if field == "slc_effective":
-        return SLC_AXIS, 1
+    if field in AXES:
+        return AXES[field], 1
     name, unit = ("MiB", MEBI) if largest >= MEBI else ("KiB", KIBI)
     return f"Stored labels ({name}, measured)", unit
 
@@ -112,7 +112,7 @@ def _log_axis(ax: Axes, values: Sequence[float]) -> None:
             ticks.append(value)
     ax.xaxis.set_major_locator(FixedLocator(ticks))
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}" if value < 1000 else f"{value:,.0f}"))
     ax.margins(x=0.08)
     if len(ticks) == 1:
         ax.set_xlim(ticks[0] / 2, ticks[0] * 2)
@@ -152,7 +152,7 @@ def gain(points: Sequence[Point], ours: str = "hald", base: str = "soft_only") -
     ax.margins(y=0.15)
     ax.grid(axis="x", visible=False)
     ax.set_xticks(range(len(slcs)), [f"{slc:g}" for slc in slcs])
-    ax.set_xlabel(SLC_AXIS)
+    ax.set_xlabel(AXES["slc_effective"])
     ax.set_ylabel(f"{name_of(ours)} − {name_of(base)} (points)")
     legend_above(figure, rows[0])
     return figure
