@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -263,7 +264,9 @@ def test_watch_ends_when_everything_is_done(here: Path, capsys: Capture, monkeyp
 
 def test_ctrl_c_ends_watching_without_complaint(here: Path) -> None:
     command = [sys.executable, "-m", "hald.cli", "status", "--watch", "60"]
-    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+    with subprocess.Popen(command, text=True, preexec_fn=listening, **pipes) as process:
         assert process.stdout
         while "Ctrl-C" not in process.stdout.readline():
             assert process.poll() is None

@@ -596,6 +596,55 @@ def test_a_reset_hand_over_clears_the_optimiser(digits: Path, store: Path, tmp_p
     assert records["carry"] != records["reset"]
 
 
+WAYS = {
+    "released": {},
+    "reset": {"handover": "reset"},
+    "aligned": {"loss": LossSpec("kl", {"temperature": 20.0, "squared": True}), "hard_temperature": 4.0},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_whole_training_against_plain_arithmetic(way: str, digits: Path, store: Path, tmp_path: Path) -> None:
+    """Soft, hard, soft with AdamW, both losses and the rate written out: every epoch has the same loss."""
+    spec = run_spec(measure_every=1, **WAYS[way])
+    target = places(digits, store, tmp_path)
+    evaluate(spec, [0], target, CPU, IDENTITY)
+    material, model = module.load_material(spec, target, CPU), make_student(spec, 0, CPU).model.train()
+    parameters = list(model.parameters())
+    squared = 400 if way == "aligned" else 1
+    step, first, second = 0, [torch.zeros_like(p) for p in parameters], [torch.zeros_like(p) for p in parameters]
+    losses = []
+    for epoch, (kind, inside) in enumerate(
+        [("soft", 0), ("soft", 1), ("hard", 0), ("hard", 1), ("soft", 0), ("soft", 1)]
+    ):
+        if way == "reset" and inside == 0:
+            step, first, second = 0, [m * 0 for m in first], [v * 0 for v in second]
+        rate = 0.001 / 2 * (1 + math.cos(math.pi * epoch / (2 * 6)))
+        soft = material.pool.epoch(0, 2 * (epoch // 4), inside)
+        losses.append([])
+        for batch in soft if kind == "soft" else material.hard.epoch(0, epoch):
+            logits = model(batch.x)
+            if kind == "soft":
+                teacher, student = (batch.target / 20).softmax(1), (logits / 20).softmax(1)
+                loss = squared * (teacher * (teacher.log() - student.log())).sum(1).mean()
+            else:
+                hot = spec.hard_temperature or 1
+                loss = -(hot**2) * (batch.target * (logits / hot).softmax(1).log()).sum(1).mean()
+            losses[-1].append(loss.item())
+            gradients = torch.autograd.grad(loss, parameters)
+            step += 1
+            with torch.no_grad():
+                for p, g, m, v in zip(parameters, gradients, first, second, strict=True):
+                    m.mul_(0.9).add_(0.1 * g)
+                    v.mul_(0.999).add_(0.001 * g * g)
+                    p.mul_(1 - rate * 0.01 if p.ndim > 1 else 1)
+                    p.sub_(rate * (m / (1 - 0.9**step)) / ((v / (1 - 0.999**step)).sqrt() + 1e-8))
+    curve = read_json(target.records / "seed-0.json")["curve"]
+    assert [point["loss"] for point in curve] == pytest.approx(
+        [sum(few) / len(few) for few in losses], rel=1e-2
+    )  # rounding alone: 0.3 %
+
+
 def test_the_record(digits: Path, store: Path, tmp_path: Path) -> None:
     target = places(digits, store, tmp_path)
     evaluate(run_spec(), [0, 1], target, CPU, IDENTITY)
