@@ -1,7 +1,8 @@
 """Export to the label format of the released HALD code: one list of batches per label epoch, in torch files.
 
-A batch is [boxes (B, 4) fp16 fractions of the image, flips (B,), partners (B,), share, rectangle (left, top, right,
-bottom), probabilities (B, C) fp16 at T = 20]; `sampler_indices_dict.pt` holds every epoch's image order.
+A batch is [boxes (B, 4) top, left, height, width as fp16 fractions of the image, flips (B,), partners (B,) as positions
+in the batch, share, rectangle (top, left, bottom, right) in pixels of the crop, probabilities (B, C) fp16 at T = 20];
+`sampler_indices_dict.pt` holds every epoch's image order.
 """
 
 import io
@@ -18,12 +19,13 @@ from hald.draws import Ints
 from hald.files import explained, filled
 from hald.jobs import Progress
 from hald.labels.layout import Header
-from hald.labels.store import LabelStore
+from hald.labels.store import CUT_ORDER, LabelStore
 from hald.views import View
 
 TEMPERATURE = 20.0
 ORDER_FILE = "sampler_indices_dict.pt"
 CLASSES_FILE = "classes.txt"  # ours: the released format has no class names
+MARK_FILE, MARK = "format.txt", f"cut: {CUT_ORDER}"  # ours too: exports without it have rows and columns exchanged
 
 
 def export_labels(store: LabelStore, target: Path) -> None:
@@ -32,6 +34,7 @@ def export_labels(store: LabelStore, target: Path) -> None:
     with explained(f"cannot export to {target}"), filled(target) as folder:
         _write_images(images, store.header, folder / "images")
         (folder / CLASSES_FILE).write_text("".join(f"{name}\n" for name in store.header.classes), encoding="utf-8")
+        (folder / MARK_FILE).write_text(f"{MARK}\n", encoding="utf-8")
         progress = Progress(len(store.views()), "views written")
         order = {}
         for epoch, view in enumerate(store.views()):
@@ -66,13 +69,12 @@ def _released_batch(
     drawn: View, probability: Tensor, shape: tuple[int, ...], number: int, first: int, last: int
 ) -> list[Any]:
     rows = slice(first, last)
-    top, left, bottom, right = (int(edge) for edge in drawn.cut[number])
     return [
         torch.from_numpy(box_fractions(drawn.box[rows], shape)),
         torch.from_numpy(drawn.flip[rows].copy()),
         torch.from_numpy(drawn.partner[rows].copy()),
         float(drawn.lam[number]),
-        (left, top, right, bottom),
+        tuple(int(edge) for edge in drawn.cut[number]),
         probability[rows].clone(),
     ]
 

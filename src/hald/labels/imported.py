@@ -23,10 +23,10 @@ from hald.errors import UserError
 from hald.files import array_digest, aside, explained, publish_dir
 from hald.jobs import Progress
 from hald.labels.codec import Logits
-from hald.labels.exchange import ORDER_FILE, TEMPERATURE
+from hald.labels.exchange import CLASSES_FILE, MARK, MARK_FILE, ORDER_FILE, TEMPERATURE
 from hald.labels.layout import FORMAT, IMPORTED, Header, create_store
 from hald.labels.relabel import library_versions
-from hald.labels.store import LabelStore
+from hald.labels.store import CUT_ORDER, LabelStore
 from hald.synthesis.build import Unit, write_set
 from hald.views import View
 
@@ -65,6 +65,7 @@ def import_labels(
     if target.exists():
         raise UserError(f"{target} exists already; imports never change a store, so give a name that is free")
     epochs = _epoch_files(source)
+    _require_mark(source)
     order = _orders(source / ORDER_FILE, len(epochs), len(images))
     header = _imported_header(source, _load(epochs[0]), images, classes, codec, images_from)
     building = aside(target) / "store.zarr"
@@ -80,6 +81,20 @@ def import_labels(
             publish_dir(building, target, "zarr.json")
         finally:
             shutil.rmtree(building.parent, ignore_errors=True)
+
+
+def _require_mark(source: Path) -> None:
+    """Refuse our own exports of the time before they were marked."""
+    mark = source / MARK_FILE
+    if not (source / CLASSES_FILE).is_file():
+        return  # not ours
+    if not mark.is_file() or MARK not in mark.read_text(encoding="utf-8", errors="replace").splitlines():
+        raise UserError(
+            f"{source} was exported by an older version of hald (it has {CLASSES_FILE}, but no {MARK_FILE} that says "
+            f"'{MARK}'): its CutMix rectangles are left, top, right, bottom, where the released code has top, left, "
+            f"bottom, right. Export it again with `hald labels export STORE.zarr FOLDER`. (If the released code made "
+            f"it, move {CLASSES_FILE} elsewhere and name it with --classes.)"
+        )
 
 
 def _orders(path: Path, epochs: int, images: int) -> dict[int, Ints]:
@@ -154,8 +169,8 @@ def _pixels(fractions: NDArray[np.float64], size: int, path: Path) -> Ints:
 
 
 def _rectangles(cuts: tuple[Any, ...], size: int, path: Path) -> Ints:
-    """CutMix rectangles top, left, bottom, right in pixels of the crop; stored as left, top, right, bottom."""
-    edges = np.array([[int(top), int(left), int(bottom), int(right)] for left, top, right, bottom in cuts])
+    """CutMix rectangles top, left, bottom, right in pixels of the crop."""
+    edges = np.array([[int(edge) for edge in cut] for cut in cuts])
     largest = int(edges.max())
     if largest > size or (len(edges) >= ENOUGH and 0 < largest < size):
         made = f"{largest} px or more" if largest > size else f"{largest} px"
@@ -174,6 +189,7 @@ def _imported_header(
         raise UserError(f"{source} has labels for {found} classes, the images have {len(classes)}")
     batch, size = len(batches[0][0]), images.shape[-1]
     origin = {"from": str(source.resolve()), "images": images_from, "by": user_name(), "at": time.strftime("%Y-%m-%d")}
+    origin |= {"cut": CUT_ORDER}
     return Header(
         format=FORMAT,
         key=IMPORTED,

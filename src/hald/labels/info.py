@@ -55,8 +55,8 @@ def _made(header: Header) -> dict[str, str]:
 
 def _imported(store: LabelStore) -> dict[str, str]:
     """What is known of imported labels: where they came from, and what their boxes themselves show."""
+    store.require_cut_order()
     origin = store.header.spec["imported"]
-    origin = origin if isinstance(origin, dict) else {"from": origin}
     images = f", images from {origin['images']}" if origin.get("images") else ""
     who = f", by {origin['by']} on {origin['at']}" if "by" in origin else ""
     return {
@@ -64,7 +64,7 @@ def _imported(store: LabelStore) -> dict[str, str]:
         "teachers": f"{UNKNOWN}: the store can be looked at, verified and exported, not grown",
         "BN statistics": UNKNOWN,
         "crops": f"scale, ratio, flip probability and seed {UNKNOWN}; {_seen(store)}",
-        "mixing": "CutMix, rectangles as stored",
+        "mixing": f"CutMix, rectangles top, left, bottom, right (cut: {origin['cut']})",
         "labels": "half-precision probabilities at T = 20, kept as logits 20 log p",
     }
 
