@@ -26,6 +26,7 @@ from hald.plan.outcome_jobs import OutcomeJobs
 # rule: the file that says it is done, the script, and the functions that give inputs and parameters
 RULES = {
     "dataset": (r"datasets/(?P<dataset>.+)/manifest\.json", "dataset", None, "dataset"),
+    "weights": (r"weights/(?P<arch>.+/.+)/(?P<weights>.+)\.safetensors", "weights", None, None),
     "squeeze": (r"teachers/(?P<teacher>.+)/teacher\.json", "squeeze", "squeeze_inputs", "squeeze"),
     "rank": (r"rankings/(?P<ranking>.+)/(?P<unit>\d{5})\.npz", "rank", "rank_inputs", "rank"),
     "statistics": (
@@ -49,6 +50,7 @@ RULES = {
     "figure": (r"figures/(?P<figure>[^/]+)\.png", "figure", "figure_inputs", "figure"),
 }
 OUTCOMES = ("analysis", "table", "figure")
+Around = Callable[[str, Path], contextlib.AbstractContextManager[Any]]  # (rule, its output)
 
 
 class Wildcards(dict[str, str]):
@@ -64,6 +66,7 @@ class Chain:
 
     folder: Path
     plan: Plan
+    around: Around = lambda rule, file: contextlib.nullcontext()  # entered around every job that is run
 
     def table(self, name: str) -> dict[str, Any]:
         """Every record behind a table, by the evaluation's name; all jobs that it needs are run."""
@@ -92,6 +95,32 @@ class Chain:
                 self.need(self.plan.ticket(key, view))
         return self.plan.store_dir(key)
 
+    def outputs(self, rule: str) -> list[Path]:
+        """What all planned jobs of a rule make: of work in units the last one, whose job makes them all."""
+        p = self.plan
+        fetched = [teacher for teacher in p.teachers.values() if teacher.source == "torchvision"]
+        return {
+            "dataset": [p.dataset_dir(key) / "manifest.json" for key in p.datasets],
+            "weights": [Path(p.results, "weights", spec.arch, f"{spec.weights}.safetensors") for spec in fetched],
+            "squeeze": [p.teacher_dir(key) / "teacher.json" for key in p.teachers],
+            "rank": [p.unit(key, p.unit_counts[key] - 1) for key in p.rankings],
+            "statistics": [p.statistics_dir(key) / "statistics.json" for key in p.statistics],
+            "recover": [p.unit(key, p.unit_counts[key] - 1) for key in p.units],
+            "synthesize": [p.images_dir(key) / "image_set.json" for key in p.images],
+            "relabel": [p.ticket(key, p.views[key] - 1) for key in p.labels],
+            "evaluate": [p.record(key, p.seeds[key] - 1) for key in p.runs],
+        }[rule]
+
+    def keys(self) -> set[str]:
+        """The keys of all planned work."""
+        return set(self.plan.slugs)
+
+    def blocks(self) -> dict[str, int]:
+        """How many units of synthesis, label views and seeds of the only such work a job does."""
+        p = self.plan
+        works = {"units": [*p.rankings, *p.units], "views": p.labels, "seeds": p.runs}
+        return {name: p.blocks[key] for name, keys in works.items() for key in keys}
+
     def need(self, file: Path) -> Path:
         """Make one file of the results and all that it is made from."""
         if file.exists():
@@ -108,7 +137,8 @@ class Chain:
         for name in getattr(jobs, inputs)(wildcards) if inputs else ():
             if not name.endswith("plan.json"):
                 self.need(Path(name))
-        _run(script, file, getattr(jobs, work)(wildcards))
+        with self.around(rule, file):
+            _run(script, file, getattr(jobs, work)(wildcards) if work else {}, wildcards)
         return file
 
 
@@ -125,7 +155,7 @@ def make_chain(folder: Path, experiment: Mapping[str, Any], datasets: Mapping[st
     return Chain(folder, make_plan(None, folder))
 
 
-def _run(script: str, output: Path, work: dict[str, Any]) -> None:
+def _run(script: str, output: Path, work: dict[str, Any], params: Wildcards) -> None:
     """Run one of the workflow's scripts here, with its log left out."""
 
     @contextlib.contextmanager
@@ -137,7 +167,7 @@ def _run(script: str, output: Path, work: dict[str, Any]) -> None:
     source = (ROOT / f"workflow/scripts/{script}.py").read_text()
     real, hald.jobs.job = hald.jobs.job, job  # type: ignore[assignment]
     try:
-        exec(compile(source, script, "exec"), {"snakemake": SimpleNamespace(output=named, threads=1, params={})})
+        exec(compile(source, script, "exec"), {"snakemake": SimpleNamespace(output=named, threads=1, params=params)})
     finally:
         hald.jobs.job = real  # type: ignore[assignment]
 
