@@ -1,0 +1,55 @@
+"""What the goldens know of the package: how the pipeline's networks are exchanged for one that can be followed by hand.
+
+Everything else they reach through YAML (tests/chain.py) and read from the results with other people's libraries.
+"""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+import hald.analysis.run
+import hald.labels.relabel
+import hald.squeeze
+import hald.synthesis.methods
+import hald.train.run  # noqa: F401
+from hald.labels.codec import CODECS
+from hald.models.build import build_model
+
+
+@contextlib.contextmanager
+def networks(make: Callable[[int], nn.Module]) -> Iterator[None]:
+    """Let every module that builds networks build `make(classes)` instead."""
+
+    def built(arch: str, classes: int, size: int) -> nn.Module:
+        return make(classes)
+
+    places = [m for name, m in sys.modules.items() if name.startswith("hald") and vars(m).get("build_model")]
+    for module in places:
+        module.build_model = built  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        for module in places:
+            module.build_model = build_model  # type: ignore[attr-defined]
+
+
+def build(arch: str, classes: int, size: int) -> nn.Module:
+    """One of the package's networks, freshly initialised."""
+    return build_model(arch, classes, size)
+
+
+def encode(codec: str, logits: NDArray[np.float32], k: int) -> dict[str, NDArray[Any]]:
+    """The arrays in which a codec stores logits (n, C)."""
+    return CODECS[codec].encode(logits, k)
+
+
+def decode(codec: str, arrays: Mapping[str, NDArray[Any]], classes: int) -> NDArray[np.float32]:
+    """The logits that are read back."""
+    rows = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return np.asarray(CODECS[codec].decode(rows, classes))
