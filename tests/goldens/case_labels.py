@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import reference as ref
 import zarr
+from adapter import decode, encode
 from bench import DATASET, MEAN, SIZE, STD, TEACHERS, Bench, Check, case, cases, drawn_view, fed, load_teacher
 
 VIEWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # what the experiment says: labels, augment
@@ -79,3 +81,46 @@ def top_k(bench: Bench) -> Iterator[Check]:
     best = z.sort(dim=1, descending=True)
     yield Check("classes", store["index"][0], best.indices[:, :2], 0)
     yield Check("logits", store["q"][0], (best.values - best.values[:, :1])[:, :2], 1e-3)
+
+
+@cases("relabel", u8="u8", u4="u4", u2="u2", i16="i16", f16="f16", topk="topk")
+def codec(bench: Bench, name: str) -> Iterator[Check]:
+    """Bytes of two labels by hand, and the logits that are read from them."""
+    logits = np.array([[1.0, 1.0 + 15 / 4, 1.0 + 5 / 4], [-3.0, 0.0, 12.0]], dtype=np.float32)
+    arrays = encode(name, logits, 2)
+    by_hand, read = BYTES[name]
+    yield Check("arrays", sorted(arrays), sorted(by_hand), 0)
+    for part, (dtype, values) in by_hand.items():
+        yield Check(f"type of {part}", str(arrays[part].dtype), dtype, 0)
+        yield Check(f"bytes of {part}", arrays[part].tobytes(), np.array(values, dtype=dtype).tobytes(), 0)
+    yield Check("read", decode(name, arrays, 3), np.array(read, dtype=np.float32), 1e-6)
+
+
+INFINITE = np.inf
+# of every array: its type and values; then the logits as they are read
+BYTES: dict[str, tuple[dict[str, tuple[str, Any]], Any]] = {
+    "u8": (
+        {"q": ("uint8", [[0, 208, 69], [0, 42, 208]]), "scale": ("float32", [3.75 / 208, 15 / 208])},
+        [[0, 3.75, 69 * 3.75 / 208], [0, 42 * 15 / 208, 15]],  # 1.25 / 3.75 of 208 is 69.33, 3 / 15 of it 41.6
+    ),
+    "u4": (
+        {"q": ("uint8", [[0, 15, 5], [0, 3, 15]]), "scale": ("float32", [0.25, 1.0])},
+        [[0, 3.75, 1.25], [0, 3, 15]],
+    ),
+    "u2": (
+        {"q": ("uint8", [[0, 3, 1], [0, 1, 3]]), "scale": ("float32", [1.25, 5.0])},
+        [[0, 3.75, 1.25], [0, 5, 15]],
+    ),
+    "i16": (
+        {"q": ("int16", [[-150, 150, -50], [-600, -360, 600]])},  # eightieths around the middle
+        [[-150 / 80, 150 / 80, -50 / 80], [-7.5, -4.5, 7.5]],
+    ),
+    "f16": (
+        {"q": ("float16", [[-5 / 3, 25 / 12, -5 / 12], [-6, -3, 9]])},  # around the mean
+        [[np.float16(x) for x in (-5 / 3, 25 / 12, -5 / 12)], [-6, -3, 9]],
+    ),
+    "topk": (
+        {"q": ("float16", [[0, -2.5], [0, -12]]), "index": ("uint16", [[1, 2], [2, 1]])},
+        [[-INFINITE, 0, -2.5], [-INFINITE, -12, 0]],
+    ),
+}
