@@ -10,8 +10,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 CORES ?= $(shell nproc)
 READY := .venv/.ready
+WORKERS = --numprocesses $$(( $(CORES) < 8 ? $(CORES) : 8 )) --dist worksteal
 
-.PHONY: help setup demo report test test-cluster lint format docs bench-labels bench-train bench-synthesis readme clean
+.PHONY: help setup demo report test test-fast test-cluster lint format docs bench-labels bench-train bench-synthesis readme clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,7 +37,10 @@ report: $(READY) ## the demo with its report: results/report.html, one page that
 	echo "open results/report.html in a browser"
 
 test: $(READY) ## the whole test suite
-	@$(BIN)/python -m pytest --numprocesses $$(( $(CORES) < 8 ? $(CORES) : 8 )) --dist worksteal
+	@$(BIN)/python -m pytest $(WORKERS)
+
+test-fast: $(READY) ## its quick part: nothing that starts Snakemake, kills processes or is slow for another reason
+	@$(BIN)/python -m pytest $(WORKERS) -m 'not slow'
 
 test-cluster: $(READY) ## the cluster tests, on a Slurm that is installed and started for them (root, Debian); 45 minutes, LONG=no: 9
 	@trap 'tests/cluster/slurm stop' EXIT

@@ -1,11 +1,12 @@
 """Shared fixtures: a small prepared dataset, a tiny teacher, and a copy of the project to run Snakemake in."""
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,36 @@ ROOT = Path(__file__).parents[1]
 PARTS = ["Snakefile", "workflow", "config", "src", "profiles", "slurm", "envs"]
 
 torch.set_num_threads(1)
+
+
+# What a test asks for when it runs the whole chain through Snakemake.
+CHAINS = {"project", "finished", "copy", "reported"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything that starts Snakemake, and all fault injection, is slow: `make test-fast` leaves it out."""
+    for item in items:
+        if "faults" in item.path.parts or CHAINS & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that the first process of a test session to ask for it makes, and all of them use.
+
+    Nobody may change what is in it: with `pytest --numprocesses` other workers read it at the same time.
+    """
+    own = factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "shared" / name
+    folder.parent.mkdir(exist_ok=True)
+    with folder.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            making = folder.with_suffix(".making")
+            shutil.rmtree(making, ignore_errors=True)
+            making.mkdir()
+            make(making)
+            making.rename(folder)
+    return folder
 
 
 @dataclass(frozen=True)
@@ -42,6 +73,10 @@ class Project:
     def planned(self, *arguments: str) -> dict[str, int]:
         """Job counts of a dry run, by rule."""
         return job_counts(self.run("-n", *arguments).stdout)
+
+    def copied(self, folder: Path) -> "Project":
+        """A copy of this project, which Snakemake may work in at the same time."""
+        return Project(Path(shutil.copytree(self.folder, folder / "project", symlinks=True)))
 
     def edit(self, file: str, old: str, new: str) -> None:
         """Replace text in one of the copy's files."""
@@ -98,6 +133,20 @@ tables:
 """
 
 
+# What Snakemake does for it, by rule.
+ALL_JOBS = {
+    "dataset": 1,
+    "squeeze": 1,
+    "rank": 1,
+    "synthesize": 2,
+    "relabel": 2,
+    "evaluate": 3,
+    "table": 2,
+    "preview": 2,
+    "all": 1,
+}
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
     """Sums depend on the number of threads: a test that changes it must not change what later ones train."""
@@ -118,51 +167,71 @@ def tiny_project(folder: Path) -> Project:
     return copy
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The small experiment, run to its tables."""
+
+    def make(folder: Path) -> None:
+        project = tiny_project(folder / "project")
+        assert project.planned() == ALL_JOBS
+        project.run()
+
+    made = made_once(tmp_path_factory, "finished", make) / "project"
+    return Project(made).copied(tmp_path_factory.mktemp("finished"))
+
+
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """scikit-learn's digits, prepared."""
-    from hald.data.prepare import prepare
-    from hald.data.sources.digits import read
-    from hald.specs.dataset import DatasetSpec
 
-    folder = tmp_path_factory.mktemp("digits")
-    spec = DatasetSpec("digits", "sklearn_digits", None, "train", "test", None, 10, 32, None, None, False, 10)
-    prepare(spec, read(spec), folder / "data", folder / "partial")
-    return folder / "data"
+    def make(folder: Path) -> None:
+        from hald.data.prepare import prepare
+        from hald.data.sources.digits import read
+        from hald.specs.dataset import DatasetSpec
+
+        spec = DatasetSpec("digits", "sklearn_digits", None, "train", "test", None, 10, 32, None, None, False, 10)
+        prepare(spec, read(spec), folder / "data", folder / "partial")
+
+    return made_once(tmp_path_factory, "digits", make) / "data"
+
+
+def trained(factory: pytest.TempPathFactory, name: str, digits: Path, spec: "TeacherSpec") -> Path:  # noqa: F821
+    """A teacher of the digits."""
+
+    def make(folder: Path) -> None:
+        from hald.squeeze import Places, squeeze
+
+        squeeze(spec, Places(digits, None, folder / "teacher", folder / "partial"), torch.device("cpu"), 0)
+
+    return made_once(factory, name, make) / "teacher"
 
 
 @pytest.fixture(scope="session")
 def teacher(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small teacher of the digits, trained for one epoch."""
-    from hald.squeeze import Places, squeeze
-
-    folder = tmp_path_factory.mktemp("teacher")
-    squeeze(teacher_spec(), Places(digits, None, folder / "teacher", folder / "partial"), torch.device("cpu"), 0)
-    return folder / "teacher"
+    return trained(tmp_path_factory, "teacher", digits, teacher_spec())
 
 
 @pytest.fixture(scope="session")
 def good_teacher(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A teacher that knows its digits."""
     from hald.specs.teacher import Recipe
-    from hald.squeeze import Places, squeeze
 
-    folder = tmp_path_factory.mktemp("good-teacher")
     recipe = Recipe(epochs=8, batch=64, optimizer="adam", lr=0.005, crop="resized")
-    spec = teacher_spec(arch="small/resnet10-w8", recipe=recipe)
-    squeeze(spec, Places(digits, None, folder / "teacher", folder / "partial"), torch.device("cpu"), 0)
-    return folder / "teacher"
+    return trained(tmp_path_factory, "good-teacher", digits, teacher_spec(arch="small/resnet10-w8", recipe=recipe))
 
 
 @pytest.fixture(scope="session")
 def ranking(digits: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ranking of six digits per class, three crops each, by the small teacher."""
-    from hald.synthesis.build import Resources
-    from hald.synthesis.ranking import rank
 
-    folder = tmp_path_factory.mktemp("ranking")
-    rank(ranking_spec(), digits, teacher, folder, range(10), Resources(torch.device("cpu"), 0, 0.0))
-    return folder
+    def make(folder: Path) -> None:
+        from hald.synthesis.build import Resources
+        from hald.synthesis.ranking import rank
+
+        rank(ranking_spec(), digits, teacher, folder, range(10), Resources(torch.device("cpu"), 0, 0.0))
+
+    return made_once(tmp_path_factory, "ranking", make)
 
 
 def teacher_spec(**changes: object) -> "TeacherSpec":  # noqa: F821
@@ -333,19 +402,35 @@ def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
 @pytest.fixture(scope="session")
 def real_set(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two real digits per class."""
-    from hald.synthesis.build import Places, Resources
-    from hald.synthesis.real import synthesize
 
-    folder = tmp_path_factory.mktemp("images")
-    places = Places(digits, [], None, folder / "set.zarr", folder / "partial")
-    synthesize(images_spec(), places, Resources(torch.device("cpu"), 0, 0.0))
-    return folder / "set.zarr"
+    def make(folder: Path) -> None:
+        from hald.synthesis.build import Places, Resources
+        from hald.synthesis.real import synthesize
+
+        places = Places(digits, [], None, folder / "set.zarr", folder / "partial")
+        synthesize(images_spec(), places, Resources(torch.device("cpu"), 0, 0.0))
+
+    return made_once(tmp_path_factory, "real-set", make) / "set.zarr"
+
+
+@pytest.fixture(scope="session")
+def first_store(real_set: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A label store with two views of those digits (batches of 8, 8 and 4), to be read only."""
+
+    def make(folder: Path) -> None:
+        make_labels(labels_spec(), real_set, [teacher], folder / "labels.zarr", range(2))
+
+    return made_once(tmp_path_factory, "store", make) / "labels.zarr"
 
 
 @pytest.fixture
-def store(real_set: Path, teacher: Path, tmp_path: Path) -> Path:
-    """A label store with two views of those digits (batches of 8, 8 and 4)."""
-    return make_labels(labels_spec(), real_set, [teacher], tmp_path / "labels.zarr", range(2))
+def store(first_store: Path, tmp_path: Path) -> Path:
+    """The same store for one test alone. As in every store, its images are links to those of the image set."""
+
+    def link_images(source: str, target: str) -> None:
+        (os.link if "images" in Path(source).parts else shutil.copyfile)(source, target)
+
+    return Path(shutil.copytree(first_store, tmp_path / "labels.zarr", copy_function=link_images))
 
 
 def make_labels(spec: "LabelsSpec", images: Path, teachers: list[Path], store: Path, views: range) -> Path:  # noqa: F821

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["torch", "conftest", "hald.labels.relabel", "hald.synthesis.methods", "hald.train.run"])
+CONTEXT.set_forkserver_preload(
+    ["torch", "conftest", "hald.labels.relabel", "hald.squeeze", "hald.synthesis.methods", "hald.train.run"]
+)
 
 
 def die(*_: object) -> None:

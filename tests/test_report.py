@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from browser import browser, is_there
-from conftest import TINY_DEMO, Project, tiny_project
+from conftest import TINY_DEMO, Project, made_once
 
 pytestmark = pytest.mark.slow
 
@@ -21,9 +21,8 @@ SHOWN = {
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory) -> Project:
+def reported(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The small experiment with figures, run to its report."""
-    project = tiny_project(tmp_path_factory.mktemp("report") / "project")
     content = yaml.safe_load(TINY_DEMO) | SHOWN
     content["tables"]["drift"] = {
         "caption": "Drift",
@@ -32,10 +31,16 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Project:
         "columns": ["student"],
         "values": {"strong": "paper.mean_strong"},
     }
-    (project.folder / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
-    project.run()
-    project.run("--report", "results/report.html")
-    return project
+
+    def make(folder: Path) -> None:
+        project = finished.copied(folder)
+        (project.folder / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+        assert project.planned() == {"analysis": 1, "table": 1, "figure": 2, "all": 1}
+        project.run()
+        project.run("--report", "results/report.html")
+
+    made = made_once(tmp_path_factory, "reported", make) / "project"
+    return Project(made).copied(tmp_path_factory.mktemp("reported"))
 
 
 def test_everything_that_is_shown_is_made(reported: Project) -> None:
@@ -46,12 +51,12 @@ def test_everything_that_is_shown_is_made(reported: Project) -> None:
     assert "Nothing to be done" in reported.run().stdout
 
 
-def test_one_figure_schedules_only_what_it_needs(reported: Project) -> None:
-    for result in (reported.folder / "results/analyses").glob("*/lvsd_*.json"):
+def test_one_figure_schedules_only_what_it_needs(reported: Project, tmp_path: Path) -> None:
+    copy = reported.copied(tmp_path)
+    for result in (copy.folder / "results/analyses").glob("*/lvsd_*.json"):
         result.unlink()
-    assert reported.planned("results/figures/drift.png") == {"analysis": 1, "figure": 1}
-    assert reported.planned("results/figures/gain.png") == {}
-    reported.run()
+    assert copy.planned("results/figures/drift.png") == {"analysis": 1, "figure": 1}
+    assert copy.planned("results/figures/gain.png") == {}
 
 
 def test_the_page_needs_no_network(reported: Project) -> None:

@@ -12,37 +12,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from conftest import Project, copy_project, job_counts, tiny_project
+from conftest import ALL_JOBS, Project, copy_project, job_counts
 from hald.models.build import build_model
 from hald.models.weights import save_weights
 
 pytestmark = pytest.mark.slow
-ALL_JOBS = {
-    "dataset": 1,
-    "squeeze": 1,
-    "rank": 1,
-    "synthesize": 2,
-    "relabel": 2,
-    "evaluate": 3,
-    "table": 2,
-    "preview": 2,
-    "all": 1,
-}
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The small experiment, run to its tables."""
-    project = tiny_project(tmp_path_factory.mktemp("finished") / "project")
-    assert project.planned() == ALL_JOBS
-    project.run()
-    return project
 
 
 @pytest.fixture
 def copy(finished: Project, tmp_path: Path) -> Project:
     """A copy of the finished project that a test may change."""
-    return Project(shutil.copytree(finished.folder, tmp_path / "copy", symlinks=True))
+    return finished.copied(tmp_path / "copy")
 
 
 def files(folder: Path, pattern: str) -> list[Path]:
