@@ -120,6 +120,12 @@ def test_exported_files_have_the_released_layout(exported: Export) -> None:
     assert (folder / "format.txt").read_text() == "cut: tlbr\n"
 
 
+@pytest.fixture(scope="module")
+def store(real_set: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of two views that no test here writes to."""
+    return make_labels(labels_spec(), real_set, [teacher], tmp_path_factory.mktemp("labels") / "s.zarr", range(2))
+
+
 CLASSES = ["a", "b", "c", "d", "e"]
 SIDE = 56  # no power of two: most of its fractions are not exact in half precision
 RECTANGLES = [[(5, 10, 40, 30), (0, 20, 56, 33), (17, 0, 22, 56)], [(30, 2, 56, 9), (7, 7, 7, 7), (1, 40, 50, 56)]]
@@ -375,7 +381,7 @@ def test_targets_that_cannot_be_are_refused_in_words(store: Path, tmp_path: Path
     released(tmp_path / "in")
     with pytest.raises(UserError, match="cannot import to .*: a part of that path is a file"):
         import_labels(tmp_path / "in", IMAGES, ["a", "b"], file / "s.zarr")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "in", "labels.zarr"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "in"]
     assert file.read_text() == "x"
     (tmp_path / "empty").mkdir()
     export_labels(ours, tmp_path / "empty")  # an empty folder is as good as none
