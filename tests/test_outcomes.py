@@ -1,7 +1,9 @@
 """Analyses, their tables and figures: planned, computed on a kept student, drawn."""
 
 import json
+import shutil
 import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,20 +14,21 @@ import torch
 import yaml
 from PIL import Image
 
-from conftest import TINY_DEMO, copy_known, run_spec
+from conftest import TINY_DEMO, copy_known, made_once, run_spec
 from hald.analysis.lab import Lab, Places
 from hald.analysis.run import analyse
 from hald.errors import UserError
 from hald.figures import Material, write_figure
 from hald.files import read_json, write_json
 from hald.jobs import Interrupted, StopRequest
+from hald.labels.store import LabelStore
 from hald.models.build import build_model
 from hald.models.weights import read_state
 from hald.plan import Plan, make_plan
 from hald.plan.jobs import RuleJobs
 from hald.plan.outcome_jobs import OutcomeJobs
 from hald.specs.analysis import AnalysisSpec, Subject
-from hald.specs.base import Identity
+from hald.specs.base import Identity, to_dict
 from hald.specs.figure import FigureSpec
 from hald.specs.run import Stage
 from hald.specs.table import Cell, TableSpec
@@ -34,6 +37,7 @@ from hald.train.run import Places as RunPlaces
 from hald.train.run import evaluate, load_material, student_file, train
 
 CPU = torch.device("cpu")
+IDENTITY = Identity("k", "c")
 
 OUTCOMES: dict[str, Any] = {
     "analyses": {
@@ -172,16 +176,30 @@ def test_figures_and_tables_are_made_again_when_their_sources_go(tmp_path: Path)
         outcomes.figure_inputs(Wildcards(figure="drifts"))
 
 
+@pytest.fixture(scope="module")
+def kept(first_store: Path, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The records of a student trained through three stages, with all of them kept."""
+
+    def make(folder: Path) -> None:
+        evaluate(run_spec(), [0], RunPlaces(digits, first_store, folder, folder / "partial", 1), CPU, IDENTITY)
+
+    return made_once(tmp_path_factory, "kept-students", make)
+
+
+@pytest.fixture(scope="module")
+def lab_places(kept: Path, first_store: Path, digits: Path, teacher: Path) -> Places:
+    """That student, and what it was made from."""
+    return Places(digits, {"l": first_store}, {"t": teacher}, {"r": kept / "students/seed-0"}, {"r": run_spec().arch})
+
+
 @pytest.fixture
-def lab_places(store: Path, digits: Path, teacher: Path, tmp_path: Path) -> Places:
-    """A student trained through three stages, all of them kept."""
-    places = RunPlaces(digits, store, tmp_path / "run", tmp_path / "partial", 1)
-    evaluate(run_spec(), [0], places, CPU, Identity("k", "c"))
-    return Places(digits, {"l": store}, {"t": teacher}, {"r": tmp_path / "run/students/seed-0"}, {"r": run_spec().arch})
+def own_places(kept: Path, first_store: Path, digits: Path, tmp_path: Path) -> RunPlaces:
+    """A copy of that student and its record, for one test alone."""
+    return RunPlaces(digits, first_store, Path(shutil.copytree(kept, tmp_path / "run")), tmp_path / "partial", 1)
 
 
-def test_students_are_kept_after_every_stage(lab_places: Places, store: Path, digits: Path, tmp_path: Path) -> None:
-    folder = lab_places.students["r"]
+def test_students_are_kept_after_every_stage(kept: Path, store: Path, digits: Path, tmp_path: Path) -> None:
+    folder = kept / "students/seed-0"
     assert [path.name for path in sorted(folder.iterdir())] == [f"stage-{n}.safetensors" for n in range(3)]
     # the student after the first stage is that of a training which ends there
     material = load_material(run_spec(), RunPlaces(digits, store, tmp_path, tmp_path), CPU)
@@ -194,29 +212,22 @@ def test_students_are_kept_after_every_stage(lab_places: Places, store: Path, di
     assert not torch.equal(first["fc.weight"], last["fc.weight"])
 
 
-def test_a_record_without_its_student_is_trained_again(
-    lab_places: Places, store: Path, digits: Path, tmp_path: Path
-) -> None:
-    record, student = tmp_path / "run/seed-0.json", lab_places.students["r"] / "stage-2.safetensors"
-    before, kept = record.read_bytes(), student.read_bytes()
+def test_a_record_without_its_student_is_trained_again(own_places: RunPlaces) -> None:
+    record, student = (own_places.records / name for name in ("seed-0.json", "students/seed-0/stage-2.safetensors"))
+    before, weights = record.read_bytes(), student.read_bytes()
     student.unlink()
-    places = RunPlaces(digits, store, tmp_path / "run", tmp_path / "partial", 1)
-    evaluate(run_spec(), [0], places, CPU, Identity("k", "c"))
-    assert (record.read_bytes(), student.read_bytes()) == (before, kept)
+    evaluate(run_spec(), [0], own_places, CPU, IDENTITY)
+    assert (record.read_bytes(), student.read_bytes()) == (before, weights)
 
 
-def test_a_student_trained_again_leaves_its_record_alone(
-    lab_places: Places, store: Path, digits: Path, tmp_path: Path
-) -> None:
+def test_a_student_trained_again_leaves_its_record_alone(own_places: RunPlaces) -> None:
     """The record may be of another machine, and tables were made from it."""
-    record = tmp_path / "run/seed-0.json"
+    record, student = (own_places.records / name for name in ("seed-0.json", "students/seed-0/stage-2.safetensors"))
     record.write_text('{"top1": 12.5, "adopted": "elsewhere"}')
     record.with_suffix(".timing.json").unlink()
-    (lab_places.students["r"] / "stage-2.safetensors").unlink()
-    evaluate(
-        run_spec(), [0], RunPlaces(digits, store, tmp_path / "run", tmp_path / "partial", 1), CPU, Identity("k", "c")
-    )
-    assert (lab_places.students["r"] / "stage-2.safetensors").exists()
+    student.unlink()
+    evaluate(run_spec(), [0], own_places, CPU, IDENTITY)
+    assert student.exists()
     assert record.read_text() == '{"top1": 12.5, "adopted": "elsewhere"}'
     assert not record.with_suffix(".timing.json").exists()
 
@@ -250,37 +261,74 @@ def subject(stage: int = 2, **place: Any) -> Subject:
     return Subject(names | place, "l", "r", stage, "t")
 
 
-KINDS = {
-    "lvsd": lambda found: 0 <= found["varied"]["mean_weak"] < found["varied"]["mean_strong"],
-    "crop_consistency": lambda found: 0 < found["same_image"]["cosine"] <= 1,
-    "reference_consistency": lambda found: found["T0_5"]["cosine_percent"] == 100 * found["T0_5"]["cosine"],
-    "teacher_consistency": lambda found: 0 < found["T1"]["js"] < np.log(2),
-    "gradients": lambda found: found["labels_per_image"] <= found["effective_labels_per_image"],
-    "updates": lambda found: len(found["size"]) == len(found["logits"]) == 6 * found["steps_per_epoch"] == 6 * 3,
-    "landscape": lambda found: np.array(found["test"]["losses"]).shape == (3, 3),
-    "embedding": lambda found: len(found["points"]) == len(found["labels"]),
-    "theory": lambda found: found["variance"][0]["measured"] == pytest.approx(found["variance"][0]["expected"]),
-    "drift": lambda found: len(found["crops"]) == 3,
-    "storage": lambda found: found["full_label_fp16_mb"] == 300 * 20 * 10 * 2 / 2**20,
+def subject_pair(kind: str) -> tuple[list[Subject], dict[str, Any]]:
+    """What every analysis is tried on: the student after two of its stages, and what it trains itself."""
+    runs = {"gradients": run_spec(epochs=1), "updates": run_spec()}
+    subjects = [subject(stage, images=name, student=f"s{stage}") for stage, name in ((1, "a"), (2, "b"))]
+    return subjects, {"runs": [to_dict(runs[kind])] * 2} if kind in runs else {}
+
+
+def analysed(kind: str, places: Places, folder: Path) -> Path:
+    """The result of an analysis of that pair, computed in an empty folder."""
+    subjects, options = subject_pair(kind)
+    analyse(spec_of(kind, subjects, **options), places, folder / "parts", folder / "found.json", CPU, IDENTITY)
+    assert not (folder / "parts").exists()
+    return folder / "found.json"
+
+
+@pytest.fixture
+def found(kind: str, lab_places: Places, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The result of a test's kind of analysis."""
+    return made_once(tmp_path_factory, f"analysis-{kind}", lambda f: analysed(kind, lab_places, f)) / "found.json"
+
+
+def label_variance(store: Path) -> float:
+    """Unbiased variance of the two stored labels of an image, summed over classes: mean over images."""
+    opened, p = LabelStore(store), np.zeros((2, 20, 10))
+    for view, rows in enumerate(p):
+        q, scale = (array[view].astype(np.float64) for array in opened.read(["q", "scale"], 2).values())
+        e = np.exp(q * scale[:, None])
+        rows[opened.drawn(view).image] = e / e.sum(axis=1, keepdims=True)
+    return float(p.var(axis=0, ddof=1).sum(axis=1).mean())
+
+
+# What must hold for the results of both subjects.
+KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any], Path], bool]] = {
+    "lvsd": lambda a, b, _: all(0 <= one["varied"]["mean_weak"] < one["varied"]["mean_strong"] for one in (a, b)),
+    "crop_consistency": lambda a, b, _: all(0 < one["same_image"]["cosine"] <= 1 for one in (a, b)),
+    "reference_consistency": lambda a, b, _: (
+        b["T0_5"]["cosine_percent"] < 99.99 < a["T0_5"]["cosine_percent"] == pytest.approx(100)  # the first is it
+    ),
+    "teacher_consistency": lambda a, b, _: all(0 < one["T1"]["js"] < np.log(2) for one in (a, b)),
+    "gradients": lambda a, b, _: all(
+        one["labels_per_image"] == 2
+        and one["effective_labels_per_image"] == pytest.approx(2 / (1 - np.mean(one["cosine"]) ** 2))
+        and one["mean"] == pytest.approx(np.mean(one["cosine"]))
+        and len(one["cosine"]) == 3
+        for one in (a, b)
+    ),
+    "updates": lambda a, b, _: all(len(one[name]) == 18 for one in (a, b) for name in ("size", "logits")),
+    "landscape": lambda a, b, _: all(np.array(one["test"]["losses"]).shape == (3, 3) for one in (a, b)),
+    "embedding": lambda a, b, _: all(len(one["points"]) == len(one["labels"]) for one in (a, b)),
+    "theory": lambda a, b, store: all(
+        one["variance"][0]["expected"] == pytest.approx(label_variance(store), rel=1e-5)
+        and one["inversion"]["images"] + one["inversion"]["already_inverted"] == 20
+        and one["deviation"][0]["measured"] > one["deviation"][0]["bound"] > 0
+        for one in (a, b)
+    ),
+    "drift": lambda a, b, _: all(len(one["crops"]) == 3 for one in (a, b)),
+    "storage": lambda a, b, _: all(one["full_label_fp16_mb"] == 300 * 20 * 10 * 2 / 2**20 for one in (a, b)),
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_analysis_runs_on_a_real_student(kind: str, lab_places: Places, tmp_path: Path) -> None:
-    from hald.specs.base import to_dict
-
-    trained = {"gradients": run_spec(epochs=1), "updates": run_spec()}
-    runs = {"runs": [to_dict(trained[kind])] * 2} if kind in trained else {}
-    spec = spec_of(kind, [subject(1, images="a"), subject(2, images="b")], **runs)
-    result = tmp_path / "found.json"
-    analyse(spec, lab_places, tmp_path / "parts", result, CPU, Identity("k", "c"))
-    found = read_json(result)
-    assert [entry["place"]["evaluation"] for entry in found["subjects"]] == ["e1", "e2"]
-    assert all(KINDS[kind](entry) for entry in found["subjects"])
-    assert not (tmp_path / "parts").exists()
-    again = tmp_path / "again.json"
-    analyse(spec, lab_places, tmp_path / "parts", again, CPU, Identity("k", "c"))
-    assert again.read_bytes() == result.read_bytes()
+def test_every_kind_of_analysis_runs_on_a_real_student(
+    kind: str, found: Path, lab_places: Places, tmp_path: Path
+) -> None:
+    subjects = read_json(found)["subjects"]
+    assert [entry["place"]["evaluation"] for entry in subjects] == ["e1", "e2"]
+    assert KINDS[kind](*subjects, lab_places.stores["l"])
+    assert analysed(kind, lab_places, tmp_path).read_bytes() == found.read_bytes()
 
 
 def test_a_student_agrees_with_itself(lab_places: Places) -> None:
@@ -296,34 +344,20 @@ def test_a_student_agrees_with_itself(lab_places: Places) -> None:
 def test_a_killed_analysis_keeps_its_finished_subjects(lab_places: Places, tmp_path: Path) -> None:
     spec = spec_of("crop_consistency", [subject(1), subject(2)])
     write_json(tmp_path / "parts/0.json", {"same_image": {"cosine": 0.5}})  # an earlier attempt's
-    analyse(spec, lab_places, tmp_path / "parts", tmp_path / "found.json", CPU, Identity("k", "c"))
+    analyse(spec, lab_places, tmp_path / "parts", tmp_path / "found.json", CPU, IDENTITY)
     first, second = read_json(tmp_path / "found.json")["subjects"]
     assert first["same_image"] == {"cosine": 0.5}
     assert 0 < second["same_image"]["cosine"] <= 1
 
 
-DRAWN = {
-    "lvsd": ("lvsd", {"evaluation": "x"}),
-    "gradients": ("gradients", {}),
-    "updates": ("updates", {}),
-    "landscape": ("landscape", {}),
-    "embedding": ("embedding", {}),
-    "variance": ("theory", {}),
-    "drift": ("drift", {}),
-}
+# Kinds of figures, and the analysis that each shows.
+DRAWN = {kind: kind for kind in ("lvsd", "gradients", "updates", "landscape", "embedding", "drift")}
+DRAWN["variance"] = "theory"
 
 
-@pytest.mark.parametrize("kind", DRAWN)
-def test_figures_are_drawn_from_the_results_of_analyses(kind: str, lab_places: Places, tmp_path: Path) -> None:
-    from hald.specs.base import to_dict
-
-    analysis, _ = DRAWN[kind]
-    trained = {"gradients": run_spec(epochs=1), "updates": run_spec()}
-    runs = {"runs": [to_dict(trained[analysis])] * 2} if analysis in trained else {}
-    subjects = [subject(1, images="a", student="s1"), subject(2, images="b", student="s2")]
-    result = tmp_path / "found.json"
-    analyse(spec_of(analysis, subjects, **runs), lab_places, tmp_path / "parts", result, CPU, Identity("k", "c"))
-    material = Material(FigureSpec("f", kind, "caption", None, ("key",)), {}, {"key": result})
+@pytest.mark.parametrize(("shown", "kind"), DRAWN.items(), ids=DRAWN)
+def test_figures_are_drawn_from_the_results_of_analyses(shown: str, kind: str, found: Path, tmp_path: Path) -> None:
+    material = Material(FigureSpec("f", shown, "caption", None, ("key",)), {}, {"key": found})
     files = write_figure(material, tmp_path / "figure")
     assert [path.suffix for path in files] == [".png", ".svg", ".pdf"]
     with Image.open(files[0]) as picture:
