@@ -8,8 +8,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from conftest import ROOT, TINY_DEMO, copy_known
 from hald.archive import collect, restore
@@ -300,10 +302,14 @@ def test_what_cannot_be_archived(plan: Plan, tmp_path: Path) -> None:
             collect(plan, tmp_path / "study.json", "snakemake here")
 
 
+@pytest.mark.slow
 def test_the_document_of_the_study_is_what_its_archive_says(tmp_path: Path) -> None:
+    """Text by letter; pictures by what is seen on them, as another matplotlib or zlib writes other bytes."""
     write_document(ROOT / "docs/study.json", PRINTED, ROOT / "docs/results.in.md", tmp_path / "results.md")
     assert (tmp_path / "results.md").read_text() == (ROOT / "docs/results.md").read_text()
     pictures = re.findall(r"\]\((results/\S+?\.png)\)", (tmp_path / "results.md").read_text())
     assert pictures
     for picture in pictures:
-        assert (tmp_path / picture).read_bytes() == (ROOT / "docs" / picture).read_bytes()
+        made, kept = (np.asarray(Image.open(folder / picture), np.int16) for folder in (tmp_path, ROOT / "docs"))
+        assert made.shape == kept.shape
+        assert np.abs(made - kept).mean() < 0.5, picture

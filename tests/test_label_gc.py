@@ -131,6 +131,7 @@ def die_while_building(target: Path) -> None:
     os.kill(os.getpid(), 9)
 
 
+@pytest.mark.slow
 def test_folders_of_killed_processes_are_found_and_those_of_living_ones_kept(gc: Run, store: Path) -> None:
     shutil.rmtree(unneeded(store))
     assert finish(start(die_while_building, LABELS.resolve() / "x.zarr")) == -9
