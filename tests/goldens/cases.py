@@ -23,7 +23,7 @@ import case_squeeze
 import case_synthesis
 import case_trainings
 import torch
-from bench import CASES, STORED, Bench, Check, run, unnoticed
+from bench import CASES, STORED, Bench, Check, noticed_numbers, run
 
 PARTS = (case_datasets, case_networks, case_squeeze, case_synthesis, case_labels, case_trainings, case_analyses)
 __all__ = ["CASES", "PARTS", "Bench", "Check", "run"]
@@ -42,11 +42,11 @@ def main() -> int:
     bad = 0
     with tempfile.TemporaryDirectory() as folder:
         if options.moved:
-            found = dict(unnoticed(names, Path(folder)))
-            everywhere = [path for path in next(iter(found.values())) if all(path in paths for paths in found.values())]
-            own = {path for paths in found.values() for path in paths if path[:3] not in {p[:3] for p in everywhere}}
+            noticed: dict[tuple[str, ...], bool] = {}
+            for _, paths in noticed_numbers(names, Path(folder)):
+                noticed |= {path: was or noticed.get(path, False) for path, was in paths.items()}
             print("numbers that no case notices when they are moved by one per cent:")
-            print("\n".join(".".join(path) for path in sorted({*everywhere, *own})) or "none")
+            print("\n".join(".".join(path) for path, was in sorted(noticed.items()) if not was) or "none")
             return 0
         bench = Bench(Path(folder), storing={} if options.store else None)
         for name in names:

@@ -16,20 +16,23 @@ from PIL import Image
 from torch import Tensor
 
 from hald.draws import Ints
+from hald.errors import UserError
 from hald.files import explained, filled
 from hald.jobs import Progress
 from hald.labels.layout import Header
-from hald.labels.store import CUT_ORDER, LabelStore
+from hald.labels.store import LabelStore
 from hald.views import View
 
 TEMPERATURE = 20.0
 ORDER_FILE = "sampler_indices_dict.pt"
 CLASSES_FILE = "classes.txt"  # ours: the released format has no class names
+CUT_ORDER = "tlbr"  # of rectangles: top, left, bottom, right; imported stores say so in their header
 MARK_FILE, MARK = "format.txt", f"cut: {CUT_ORDER}"  # ours too: exports without it have rows and columns exchanged
 
 
 def export_labels(store: LabelStore, target: Path) -> None:
     """Write a store's whole views in the released format, and its images as PNG in the order that it indexes."""
+    require_cut_order(store)
     images = store.images()
     with explained(f"cannot export to {target}"), filled(target) as folder:
         _write_images(images, store.header, folder / "images")
@@ -43,6 +46,23 @@ def export_labels(store: LabelStore, target: Path) -> None:
             order[str(epoch)] = drawn.image.tolist()
             progress.step()
         _save(order, folder / ORDER_FILE)
+
+
+def require_cut_order(store: LabelStore) -> None:
+    """Refuse imported labels without the mark: their rectangles were read with rows and columns exchanged.
+
+    For all that can use an imported store: no experiment can name one.
+    """
+    if not store.header.imported:
+        return
+    origin = store.header.spec.get("imported", "DIR")
+    origin = origin if isinstance(origin, dict) else {"from": origin}
+    if origin.get("cut") != CUT_ORDER:
+        raise UserError(
+            f"label store {store.folder} was imported by an older version of hald, which read CutMix rectangles as "
+            f"left, top, right, bottom: its labels are not about its crops. Import them again: `hald labels import "
+            f"{origin['from']} --images {origin.get('images') or 'IMAGES'} --to NEW.zarr`"
+        )
 
 
 def _save(content: Any, path: Path) -> None:

@@ -23,10 +23,10 @@ from hald.errors import UserError
 from hald.files import array_digest, aside, explained, publish_dir
 from hald.jobs import Progress
 from hald.labels.codec import Logits
-from hald.labels.exchange import CLASSES_FILE, MARK, MARK_FILE, ORDER_FILE, TEMPERATURE
+from hald.labels.exchange import CLASSES_FILE, CUT_ORDER, MARK, MARK_FILE, ORDER_FILE, TEMPERATURE
 from hald.labels.layout import FORMAT, IMPORTED, Header, create_store
 from hald.labels.relabel import library_versions
-from hald.labels.store import CUT_ORDER, LabelStore
+from hald.labels.store import LabelStore
 from hald.synthesis.build import Unit, write_set
 from hald.views import View
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from hald.files import tree_bytes
+from hald.labels.exchange import require_cut_order
 from hald.labels.layout import Header
 from hald.labels.store import LabelStore
 from hald.plan.summary import size
@@ -55,7 +56,7 @@ def _made(header: Header) -> dict[str, str]:
 
 def _imported(store: LabelStore) -> dict[str, str]:
     """What is known of imported labels: where they came from, and what their boxes themselves show."""
-    store.require_cut_order()
+    require_cut_order(store)
     origin = store.header.spec["imported"]
     images = f", images from {origin['images']}" if origin.get("images") else ""
     who = f", by {origin['by']} on {origin['at']}" if "by" in origin else ""

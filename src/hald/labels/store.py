@@ -30,7 +30,6 @@ from hald.views import View
 # The Rust pipeline reads twice as fast; only zarr-python's writes a file in one rename.
 READER, WRITER = "zarrs.ZarrsCodecPipeline", "zarr.core.codec_pipeline.BatchedCodecPipeline"
 GEOMETRY = ("image", "box", "flip", "partner", "lam", "cut")
-CUT_ORDER = "tlbr"  # of rectangles: top, left, bottom, right; imported stores say so in their header
 
 # pcodec is no part of the Zarr 3 specification; only codec i16 uses it, and it says so in its documentation
 warnings.filterwarnings("ignore", category=ZarrUserWarning, message="Numcodecs codecs are not in the Zarr")
@@ -95,22 +94,8 @@ class LabelStore:
             )
         return array
 
-    def require_cut_order(self) -> None:
-        """Refuse imported labels without the mark: their rectangles were read with rows and columns exchanged."""
-        if not self.header.imported:
-            return
-        origin = self.header.spec.get("imported", "DIR")
-        origin = origin if isinstance(origin, dict) else {"from": origin}
-        if origin.get("cut") != CUT_ORDER:
-            raise UserError(
-                f"label store {self.folder} was imported by an older version of hald, which read CutMix rectangles as "
-                f"left, top, right, bottom: its labels are not about its crops. Import them again: `hald labels import "
-                f"{origin['from']} --images {origin.get('images') or 'IMAGES'} --to NEW.zarr`"
-            )
-
     def images(self) -> NDArray[np.uint8]:
         """The distilled images, (N, 3, S, S) uint8, checked against the header's digest."""
-        self.require_cut_order()
         try:
             images = np.asarray(self.array("images")[:], dtype=np.uint8)
         except Exception as error:  # a codec's checksum failed, or files are gone
@@ -215,7 +200,6 @@ class LabelStore:
 
     def check(self, view: int) -> None:
         """Refuse a view that is not marked, or whose files do not have the marked sizes."""
-        self.require_cut_order()
         for name, entry in self.marked_files(view).items():
             path = self.file(name, view)
             size = path.stat().st_size if path.is_file() else -1

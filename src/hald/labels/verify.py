@@ -10,6 +10,7 @@ import torch
 from hald.draws import permutation
 from hald.errors import UserError
 from hald.files import file_digest, read_json
+from hald.labels.exchange import require_cut_order
 from hald.labels.relabel import Labeller
 from hald.labels.store import GEOMETRY, LabelStore
 from hald.provenance import key_of, require_same_classes
@@ -38,6 +39,7 @@ def verify_store(folder: Path, deep: int = 0, device: torch.device | None = None
     """
     try:
         store = LabelStore(folder)
+        require_cut_order(store)
         _check_header(store)
         store.images()
     except UserError as error:
