@@ -3,7 +3,9 @@
 import fcntl
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +18,9 @@ import torch
 
 ROOT = Path(__file__).parents[1]
 PARTS = ["Snakefile", "workflow", "config", "src", "profiles", "slurm", "envs"]
+
+# Snakemake's longest call here, the small experiment from nothing, takes half a minute on two idle cores.
+CALL_SECONDS = 900.0
 
 torch.set_num_threads(1)
 
@@ -62,13 +67,21 @@ class Project:
         return self.call(command, check=check)
 
     def call(self, command: list[str], check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command in the copy. After `CALL_SECONDS` it is killed with all that it started, and the test fails."""
         environment = os.environ | {"PYTHONPATH": str(self.folder / "src"), "SLURM_CONF": "/dev/null"}
         environment.pop("HALD_PLAN", None)
-        done = subprocess.run(
-            command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        assert not check or done.returncode == 0, done.stdout[-6000:]
-        return done
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        process = subprocess.Popen(command, cwd=self.folder, env=environment, start_new_session=True, **pipes)
+        try:
+            output, _ = process.communicate(timeout=CALL_SECONDS)
+        except BaseException as stopped:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            if not isinstance(stopped, subprocess.TimeoutExpired):
+                raise
+            pytest.fail(f"not done after {CALL_SECONDS:g} s: {shlex.join(command)}\n{output[-6000:]}")
+        assert not check or process.returncode == 0, output[-6000:]
+        return subprocess.CompletedProcess(command, process.returncode, output)
 
     def planned(self, *arguments: str) -> dict[str, int]:
         """Job counts of a dry run, by rule."""

@@ -1,11 +1,14 @@
 """The project's own files: pins, profiles, generated documents, sizes, the README's commands."""
 
 import re
+import time
 from pathlib import Path
 
+import pytest
 import yaml
 
-from conftest import ROOT
+import conftest
+from conftest import ROOT, Project
 from hald.cli import main
 from hald.plan.schema import document, json_schema
 
@@ -87,3 +90,12 @@ def test_readme_commands_are_make_targets() -> None:
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.M))
     used = set(re.findall(r"(?:^|`)make ([a-z-]+)", readme, re.M))
     assert {"demo", "test"} <= used <= targets
+
+
+def test_a_call_that_hangs_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that it started, and the end of what it said is shown."""
+    monkeypatch.setattr(conftest, "CALL_SECONDS", 0.3)
+    start = time.monotonic()
+    with pytest.raises(pytest.fail.Exception, match=r"not done after 0.3 s: bash -c .*\nat work"):
+        Project(tmp_path).call(["bash", "-c", "echo at work; sleep 60 & sleep 60"])
+    assert time.monotonic() - start < 30

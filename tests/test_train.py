@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
+from torchvision.transforms.v2.functional import resized_crop
 
 from conftest import labels_spec, make_labels, run_spec
 from hald.errors import UserError
@@ -30,7 +32,7 @@ from hald.train.pool import SoftPool, pool_ids
 from hald.train.run import Places, evaluate
 from hald.train.schedule import HeldOut, fixed_starts, goes_on, learning_rate, stage_at, watch
 from hald.train.step import make_optimizer, make_student
-from hald.views import render
+from hald.views import View
 from killing import deadly, finish, start
 
 CPU = torch.device("cpu")
@@ -99,16 +101,6 @@ def test_soft_loss_of_a_pruned_label_is_finite_and_over_the_kept_classes(rng: np
     log_q = torch.log_softmax(student.detach() / 20, dim=1).gather(1, kept.indices)
     assert float(loss.detach()) == pytest.approx(float((p * (p.log() - log_q)).sum(dim=1).mean()), rel=1e-9)
     assert torch.isfinite(student.grad).all()
-
-
-@pytest.mark.parametrize("changes", [{"sampling": "replacement", "pool": 4}, {"top_k": 3}])
-def test_pruning_baselines_read_the_same_store(
-    changes: dict[str, object], digits: Path, store: Path, tmp_path: Path
-) -> None:
-    """LPLD: the first batches, drawn with replacement. LPQLD: the largest logits only."""
-    target = places(digits, store, tmp_path)
-    evaluate(run_spec(**changes), [0], target, CPU, IDENTITY)
-    assert np.isfinite(read_json(target.records / "seed-0.json")["curve"][-1]["loss"])
 
 
 def test_hard_loss_against_numpy(rng: np.random.Generator) -> None:
@@ -414,15 +406,38 @@ def test_every_student_learns(arch: str, store: Path) -> None:
     two_steps(run_spec(arch=arch), store)
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-@pytest.mark.parametrize("top_k", [None, 3])
+TRAINED = [(loss, top_k) for top_k in (None, 3) for loss in LOSSES if not (loss.name == "gift" and top_k)]
+
+
+# GIFT needs all logits; the plan says so
+@pytest.mark.parametrize(
+    ("top_k", "loss"), [(k, loss) for loss, k in TRAINED], ids=lambda value: getattr(value, "name", str(value))
+)
 def test_every_loss_trains(loss: LossSpec, top_k: int | None, store: Path) -> None:
-    if not (loss.name == "gift" and top_k):  # GIFT needs all logits; the plan says so
-        two_steps(run_spec(loss=loss, top_k=top_k), store)
+    two_steps(run_spec(loss=loss, top_k=top_k), store)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "float32"])
+PRECISE = {"bf16": torch.bfloat16, "fp16": torch.float16, "float32": None}
+
+
+@pytest.mark.parametrize("precision", PRECISE)
 def test_mixed_precision_trains(precision: str, store: Path) -> None:
+    """The forward pass computes in it, with weights and losses in float32; fp16 has its gradients scaled."""
+    student = make_student(run_spec(precision=precision), 0, CPU)
+    seen: set[torch.dtype | None] = set()
+
+    def look(*_: object) -> None:
+        seen.add(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None)
+
+    student.model.register_forward_pre_hook(look)
+    answers: list[torch.dtype] = []
+    student.model.fc.register_forward_hook(lambda module, inputs, output: answers.append(output.dtype))
+    batch = Batch(torch.rand(8, 3, 32, 32), torch.zeros(8, 10))
+    losses, logits, _ = student.steps(iter([batch]), KL(4.0, squared=True))
+    assert seen == {PRECISE[precision]}
+    assert answers == [PRECISE[precision] or torch.float32]
+    assert {losses.dtype, logits.dtype, *(p.dtype for p in student.model.parameters())} == {torch.float32}
+    assert student.scaler.is_enabled() == (precision == "fp16")
     two_steps(run_spec(precision=precision), store)
 
 
@@ -552,28 +567,111 @@ def test_the_student_sees_exactly_what_was_labelled(store: Path) -> None:
         assert np.array_equal(batch.target.numpy(), q.astype(np.float32) * scale[:, None])
 
 
+def hard_view(epoch: int, count: int = 4000, **changes: object) -> View:
+    """The draws of a hard epoch over many images of 48 px (a run at 32 px), in batches of 8."""
+    images = torch.zeros(count, 1, 48, 48, dtype=torch.uint8)
+    return HardBatches(run_spec(**changes), images, torch.zeros(count, dtype=torch.int64)).draw(seed=3, epoch=epoch)
+
+
+def test_hard_crops_are_random_resized_crops() -> None:
+    """torchvision's law: the area uniform in the scale, the aspect uniform in its logarithm, the place anywhere."""
+    top, left, height, width = hard_view(0, scale=(0.25, 0.5), ratio=(0.8, 1.25)).box.T
+    area, aspect = height * width / 48**2, width / height
+    assert 0.23 < area.min() < 0.27 < 0.48 < area.max() < 0.52  # sides are whole pixels
+    assert np.quantile(area, [0.25, 0.5, 0.75]) == pytest.approx([0.3125, 0.375, 0.4375], abs=0.01)
+    assert np.quantile(np.log(aspect), [0.1, 0.5, 0.9]) == pytest.approx(
+        np.array([-0.8, 0, 0.8]) * np.log(1.25), abs=0.02
+    )
+    for first, length in ((top, height), (left, width)):
+        assert first.min() == 0
+        assert (first + length).max() == 48
+        assert (first / (48 - length)).mean() == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize("flip", [0.0, 0.25, 1.0])
+def test_hard_crops_are_flipped_as_often_as_told(flip: float) -> None:
+    assert hard_view(0, flip=flip).flip.mean() == pytest.approx(flip, abs=0.025)  # 0.007 is one standard deviation
+
+
+def rectangles_by_hand(count: int, size: int) -> np.ndarray:
+    """Areas (in parts of the picture) of CutMix: sides sqrt(1 - lam) with lam uniform, any centre, clipped."""
+    rng = np.random.default_rng(0)
+    side = np.floor(size * np.sqrt(1 - rng.random(count)))
+    centres = rng.integers(0, size, (2, count))
+    low, high = (np.clip(centres + sign * (side // 2), 0, size) for sign in (-1, 1))
+    return np.prod((high - low) / size, axis=0)
+
+
+def test_hard_rectangles_follow_cutmix() -> None:
+    view = hard_view(0, count=32_000)  # 4,000 rectangles
+    top, left, bottom, right = view.cut.T
+    area = (bottom - top) * (right - left) / 32**2
+    assert view.lam == pytest.approx(1 - area)
+    expected = rectangles_by_hand(400_000, 32)
+    assert area.mean() == pytest.approx(expected.mean(), abs=0.015)  # one standard deviation is 0.003
+    places = [0.1, 0.25, 0.5, 0.75, 0.9, 0.98]
+    assert np.quantile(area, places) == pytest.approx(np.quantile(expected, places), abs=0.03)
+    for low, high in ((top, bottom), (left, right)):
+        assert low.min() >= 0
+        assert high.max() <= 32
+        assert ((low + high) / 2).mean() == pytest.approx(16, abs=0.5)
+
+
+def test_hard_draws_are_new_in_every_epoch_and_for_every_seed() -> None:
+    images, labels = torch.zeros(21, 3, 32, 32, dtype=torch.uint8), torch.zeros(21, dtype=torch.int64)
+    hard = HardBatches(run_spec(flip=0.5), images, labels)
+    first, again, later, other = (hard.draw(seed, epoch) for seed, epoch in ((3, 5), (3, 5), (3, 6), (4, 5)))
+    for name in ("image", "box", "flip", "cut"):
+        assert np.array_equal(getattr(first, name), getattr(again, name))
+        assert not np.array_equal(getattr(first, name), getattr(later, name))
+        assert not np.array_equal(getattr(first, name), getattr(other, name))
+
+
+def shown(image: np.ndarray, box: np.ndarray, flip: bool, size: int) -> np.ndarray:
+    """A crop of a picture (3, H, W) uint8 as torchvision makes it, 0 .. 1."""
+    top, left, height, width = (int(value) for value in box)
+    crop = resized_crop(torch.from_numpy(image) / 255, top, left, height, width, [size, size], antialias=True).numpy()
+    return crop[:, :, ::-1] if flip else crop
+
+
+def by_hand(
+    images: np.ndarray, index: np.ndarray, box: np.ndarray, flip: np.ndarray, partner: np.ndarray, cut: np.ndarray
+) -> np.ndarray:
+    """A mixed batch, normalised: every crop with its partner's pixels in the rectangle top, left, bottom, right."""
+    size = images.shape[-1]
+    crops = np.stack([shown(images[i], b, bool(f), size) for i, b, f in zip(index, box, flip, strict=True)])
+    top, left, bottom, right = (int(value) for value in cut)
+    mixed = crops.copy()
+    mixed[:, :, top:bottom, left:right] = crops[partner.astype(int), :, top:bottom, left:right]
+    return (mixed - 0.3) / 0.3
+
+
+def hard_by_hand(view: View, number: int, images: np.ndarray, labels: np.ndarray, spec: RunSpec) -> Batch:
+    """Batch `number` of a hard epoch: the reversed batch is mixed in, an odd last image is dropped."""
+    rows = view.image[number * spec.batch : (number + 1) * spec.batch]
+    rows = rows[: len(rows) // 2 * 2]
+    part = slice(number * spec.batch, number * spec.batch + len(rows))
+    x = by_hand(images, rows, view.box[part], view.flip[part], np.arange(len(rows))[::-1], view.cut[number])
+    top, left, bottom, right = view.cut[number]
+    share = 1 - (bottom - top) * (right - left) / spec.size**2  # of what lies inside the picture
+    hot = np.eye(spec.classes)[labels[rows]]
+    target = (1 - spec.smoothing) * (share * hot + (1 - share) * hot[::-1]) + spec.smoothing / spec.classes
+    return Batch(torch.from_numpy(x).float(), torch.from_numpy(target).float())
+
+
 def test_hard_batches_mix_with_the_reversed_batch() -> None:
     images = torch.randint(0, 256, (21, 3, 32, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(21) % 10
-    hard = HardBatches(run_spec(smoothing=0.0), images, labels)
+    spec = run_spec(smoothing=0.3, flip=0.5)
+    hard = HardBatches(spec, images, labels)
     view = hard.draw(seed=3, epoch=5)
+    assert sorted(view.image) == list(range(21))
     batches = list(hard.epoch(seed=3, epoch=5))
     assert [len(batch.x) for batch in batches] == [8, 8, 4]  # the odd fifth of the last batch is dropped
     for number, batch in enumerate(batches):
-        rows = view.image[number * 8 : number * 8 + len(batch.x)]
-        top, left, bottom, right = view.cut[number]
-        share = 1 - (bottom - top) * (right - left) / 32**2  # corrected to the clipped area
-        expected = torch.zeros(len(rows), 10)
-        for i, image in enumerate(rows):
-            expected[i, labels[image]] += share
-            expected[i, labels[rows[len(rows) - 1 - i]]] += 1 - share
-        assert torch.allclose(batch.target, expected, atol=1e-6)
-        part = slice(number * 8, number * 8 + len(rows))
-        boxes, flips = (torch.from_numpy(array[part]) for array in (view.box, view.flip))
-        plain = render(images[torch.from_numpy(rows)], boxes, flips, 32)
-        mixed = plain.clone()
-        mixed[:, :, top:bottom, left:right] = plain.flip(0)[:, :, top:bottom, left:right]
-        assert torch.allclose(batch.x, (mixed - 0.3) / 0.3, atol=1e-6)
+        expected = hard_by_hand(view, number, images.numpy(), labels.numpy(), spec)
+        assert torch.allclose(batch.target, expected.target, atol=1e-6)
+        assert torch.allclose(batch.x, expected.x, atol=1e-4)
 
 
 def test_weight_decay_spares_biases_and_norms() -> None:
@@ -587,31 +685,47 @@ def test_weight_decay_spares_biases_and_norms() -> None:
     assert all(p.ndim == 1 for p in rest["params"])
 
 
-def test_a_reset_hand_over_clears_the_optimiser(digits: Path, store: Path, tmp_path: Path) -> None:
-    records = {}
-    for handover in ("carry", "reset"):
-        target = places(digits, store, tmp_path / handover)
-        evaluate(run_spec(handover=handover), [0], target, CPU, IDENTITY)
-        records[handover] = read_json(target.records / "seed-0.json")["curve"][-1]["loss"]
-    assert records["carry"] != records["reset"]
-
-
+# No value is a default: what a training does not get is noticed.
+CHANGED = {
+    "lr": 0.003,
+    "eta": 1.4,
+    "weight_decay": 3.0,
+    "beta2": 0.9,
+    "smoothing": 0.6,
+    "flip": 0.5,
+    "measure_every": 1,
+    "loss": LossSpec("kl", {"temperature": 4.0, "squared": False}),
+}
 WAYS = {
     "released": {},
     "reset": {"handover": "reset"},
-    "aligned": {"loss": LossSpec("kl", {"temperature": 20.0, "squared": True}), "hard_temperature": 4.0},
+    "aligned": {"loss": LossSpec("kl", {"temperature": 4.0, "squared": True}), "hard_temperature": 2.0},
+    "pruned": {"top_k": 3, "sampling": "replacement", "pool": 4},
 }
+
+
+def soft_by_hand(arrays: zarr.Group, number: int, spec: RunSpec) -> Batch:
+    """Stored batch `number`, read with zarr alone: 20 images in batches of 8, 8 and 4; labels as codec u8 has them."""
+    view, index = divmod(number, 3)
+    rows = slice(8 * index, min(8 * index + 8, 20))
+    geometry = (np.asarray(arrays[name][view, rows]) for name in ("image", "box", "flip", "partner"))
+    x = by_hand(np.asarray(arrays["images"]), *geometry, np.asarray(arrays["cut"][view, index]))
+    logits = arrays["q"][view, rows].astype(np.float32) * arrays["scale"][view, rows][:, None]
+    if spec.top_k:
+        logits[np.argsort(np.argsort(-logits, axis=1), axis=1) >= spec.top_k] = -np.inf
+    return Batch(torch.from_numpy(x).float(), torch.from_numpy(logits))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_whole_training_against_plain_arithmetic(way: str, digits: Path, store: Path, tmp_path: Path) -> None:
-    """Soft, hard, soft with AdamW, both losses and the rate written out: every epoch has the same loss."""
-    spec = run_spec(measure_every=1, **WAYS[way])
+    """Soft, hard, soft with the batches, both losses, AdamW and the rate written out: every epoch has the same loss."""
+    spec = run_spec(**(CHANGED | WAYS[way]))
     target = places(digits, store, tmp_path)
     evaluate(spec, [0], target, CPU, IDENTITY)
-    material, model = module.load_material(spec, target, CPU), make_student(spec, 0, CPU).model.train()
+    arrays, model = zarr.open_group(store, mode="r"), make_student(spec, 0, CPU).model.train()
+    images, labels = np.asarray(arrays["images"]), np.arange(20) // 2
+    draws = HardBatches(spec, torch.from_numpy(images), torch.from_numpy(labels))  # their law has tests of its own
     parameters = list(model.parameters())
-    squared = 400 if way == "aligned" else 1
     step, first, second = 0, [torch.zeros_like(p) for p in parameters], [torch.zeros_like(p) for p in parameters]
     losses = []
     for epoch, (kind, inside) in enumerate(
@@ -619,30 +733,32 @@ def test_a_whole_training_against_plain_arithmetic(way: str, digits: Path, store
     ):
         if way == "reset" and inside == 0:
             step, first, second = 0, [m * 0 for m in first], [v * 0 for v in second]
-        rate = 0.001 / 2 * (1 + math.cos(math.pi * epoch / (2 * 6)))
-        soft = material.pool.epoch(0, 2 * (epoch // 4), inside)
+        rate = 0.003 / 2 * (1 + math.cos(math.pi * epoch / (1.4 * 6)))
+        ids = pool_ids(spec.pool, 3, 0, 2 * (epoch // 4), inside, spec.sampling)
         losses.append([])
-        for batch in soft if kind == "soft" else material.hard.epoch(0, epoch):
-            logits = model(batch.x)
+        for number in range(3):
             if kind == "soft":
-                teacher, student = (batch.target / 20).softmax(1), (logits / 20).softmax(1)
-                loss = squared * (teacher * (teacher.log() - student.log())).sum(1).mean()
+                batch = soft_by_hand(arrays, int(ids[number]), spec)
+                student, hot = (model(batch.x) / 4).log_softmax(1), (batch.target / 4).softmax(1)
+                loss = (torch.where(hot > 0, hot.log() - student, 0.0) * hot).sum(1).mean()
+                loss = loss * 16 if way == "aligned" else loss
             else:
-                hot = spec.hard_temperature or 1
-                loss = -(hot**2) * (batch.target * (logits / hot).softmax(1).log()).sum(1).mean()
+                batch = hard_by_hand(draws.draw(0, epoch), number, images, labels, spec)
+                hotter = 2 if way == "aligned" else 1
+                loss = -(hotter**2) * (batch.target * (model(batch.x) / hotter).log_softmax(1)).sum(1).mean()
             losses[-1].append(loss.item())
             gradients = torch.autograd.grad(loss, parameters)
             step += 1
             with torch.no_grad():
                 for p, g, m, v in zip(parameters, gradients, first, second, strict=True):
                     m.mul_(0.9).add_(0.1 * g)
-                    v.mul_(0.999).add_(0.001 * g * g)
-                    p.mul_(1 - rate * 0.01 if p.ndim > 1 else 1)
-                    p.sub_(rate * (m / (1 - 0.9**step)) / ((v / (1 - 0.999**step)).sqrt() + 1e-8))
+                    v.mul_(0.9).add_(0.1 * g * g)
+                    p.mul_(1 - rate * 3.0 if p.ndim > 1 else 1)
+                    p.sub_(rate * (m / (1 - 0.9**step)) / ((v / (1 - 0.9**step)).sqrt() + 1e-8))
     curve = read_json(target.records / "seed-0.json")["curve"]
     assert [point["loss"] for point in curve] == pytest.approx(
-        [sum(few) / len(few) for few in losses], rel=1e-2
-    )  # rounding alone: 0.3 %
+        [sum(few) / len(few) for few in losses], rel=3e-2
+    )  # rounding alone: up to 1.2 %, because AdamW divides small gradients by their own size
 
 
 def test_the_record(digits: Path, store: Path, tmp_path: Path) -> None:
@@ -652,7 +768,6 @@ def test_the_record(digits: Path, store: Path, tmp_path: Path) -> None:
     assert record["seed"] == 1
     assert record["curve"][-1]["epoch"] == 6
     assert record["curve"][-1]["stage"] == "soft"
-    assert record["top1"] == record["curve"][-1]["top1"]
     assert record["slc_effective"] == 4
     files = [entry for view in range(2) for entry in read_json(store / f"views/{view:05d}.json")["files"].values()]
     assert record["label_bytes"] == sum(entry["bytes"] for entry in files)
@@ -660,6 +775,31 @@ def test_the_record(digits: Path, store: Path, tmp_path: Path) -> None:
     assert (record["key"], record["code"]) == ("k" * 10, "c" * 64)
     assert not target.partial.exists()
     assert read_json(target.records / "seed-0.timing.json")["work"] == 6 * 20
+
+
+def test_the_last_epochs_accuracy_counts_and_not_the_bests(
+    digits: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = [(10.0, 50.0), (47.5, 60.0), (20.0, 90.0), (30.0, 80.0), (40.0, 95.0), (35.123456, 77.0)]
+    answers = iter(measured)
+    monkeypatch.setattr(module, "accuracy", lambda *_: next(answers))
+    target = places(digits, store, tmp_path)
+    evaluate(run_spec(measure_every=1), [0], target, CPU, IDENTITY)
+    record = read_json(target.records / "seed-0.json")
+    assert [point["top1"] for point in record["curve"]] == [10.0, 47.5, 20.0, 30.0, 40.0, 35.1235]
+    assert [point["top5"] for point in record["curve"]] == [top5 for _, top5 in measured]
+    assert (record["top1"], record["top5"]) == (35.1235, 77.0)
+    assert record["best"] == {"epoch": 2, "top1": 47.5}
+
+
+@pytest.mark.parametrize(("every", "epochs"), [(1, [1, 2, 3, 4, 5, 6]), (4, [4, 6]), (3, [3, 6]), (10, [6])])
+def test_accuracy_is_measured_every_few_epochs_and_at_the_end(
+    every: int, epochs: list[int], digits: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "accuracy", lambda *_: (0.0, 0.0))
+    target = places(digits, store, tmp_path)
+    evaluate(run_spec(measure_every=every), [0], target, CPU, IDENTITY)
+    assert [point["epoch"] for point in read_json(target.records / "seed-0.json")["curve"]] == epochs
 
 
 def test_hard_labels_alone_need_no_soft_ones(digits: Path, store: Path, tmp_path: Path) -> None:
