@@ -52,11 +52,19 @@ def test_sre2l_resnet18_keeps_resolution_in_the_stem() -> None:
     assert isinstance(model.maxpool, nn.Identity)
 
 
-@pytest.mark.parametrize(
-    "arch", ["resnet18", "small/resnet19", "small/vgg", "torchvision/nothing", "timm/nothing", "sre2l/vgg11"]
-)
+UNKNOWN = {
+    "resnet18": r"unknown network 'resnet18': write <family>/<name> with a family of .*small, .*torchvision",
+    "small/resnet19": r"unknown network 'small/resnet19': known are .*resnet18, .*a width, e\.g\. resnet10-w16",
+    "small/vgg": r"unknown network 'small/vgg': known are ",
+    "torchvision/nothing": r"torchvision has no classification model 'nothing'; see torchvision\.models\.list_models",
+    "timm/nothing": r"timm has no model 'nothing'; see timm\.list_models",
+    "sre2l/vgg11": r"sre2l/vgg11: this family holds torchvision ResNets only, e\.g\. sre2l/resnet18",
+}
+
+
+@pytest.mark.parametrize("arch", UNKNOWN)
 def test_unknown_names_are_explained(arch: str) -> None:
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match=UNKNOWN[arch]):
         build_model(arch, 10, 32)
 
 

@@ -6,7 +6,7 @@
     corrupt       (labels: test_label_faults.py)                refused, and the message says what to do
     raced         two jobs at once, everything once       a claim of a dead owner is taken over
     read-only     refused in words                        read without writing
-    mis-ordered   nothing is made from it                 teachers, images and labels of another class order
+    mis-ordered   nothing is made from it                 teachers, images and labels of another class order or data
 
 Labels, which are shared between users, have more of each in test_label_faults.py.
 """
@@ -175,6 +175,22 @@ def test_a_teacher_of_another_class_order_is_refused(stage: str, given: Given, t
     (other / "teacher.json").write_text(json.dumps(record))
     with pytest.raises(UserError, match="class order"):
         work(stage, given.but(teacher=other), tmp_path / "results")
+
+
+@pytest.mark.parametrize("stage", [stage for stage in STAGES if stage not in ("squeeze", "synthesize")])
+def test_data_of_one_name_but_other_content_are_refused(stage: str, given: Given, tmp_path: Path) -> None:
+    """The teacher (when training a student: the labels) was made from other images than the dataset."""
+    name, record, field = ("digits", "manifest.json", "digest")
+    if stage == "relabel":
+        name, record, field = ("images", "image_set.json", "dataset_digest")
+    other = Path(shutil.copytree(getattr(given, name), tmp_path / name))
+    content = json.loads((other / record).read_text())
+    content[field] = "0" * 64
+    (other / record).unlink()
+    (other / record).write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"comes from other real images \(digest \w{8}\) than .* \(00000000\)"):
+        work(stage, given.but(**{name: other}), tmp_path / "results")
+    assert not results(tmp_path / "results")
 
 
 def test_a_claim_of_a_slurm_job_that_is_over_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
