@@ -12,7 +12,7 @@ CORES ?= $(shell nproc)
 READY := .venv/.ready
 WORKERS = --numprocesses $$(( $(CORES) < 8 ? $(CORES) : 8 )) --dist worksteal
 
-.PHONY: help setup demo report test test-fast test-cluster lint format docs bench-labels bench-train bench-synthesis readme clean
+.PHONY: help setup demo report test test-fast test-cluster mutants lint format docs bench-labels bench-train bench-synthesis readme clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -46,6 +46,9 @@ test-cluster: $(READY) ## the cluster tests, on a Slurm that is installed and st
 	@trap 'tests/cluster/slurm stop' EXIT
 	tests/cluster/slurm start
 	HALD_CLUSTER=keep SLURM_CONF=/dev/null $(BIN)/python -m pytest -rP --durations=0 tests/cluster $(if $(LONG),-m 'not long')
+
+mutants: $(READY) ## change the source in 300 places, one at a time, and count what the tests notice; hours (SEED=, NUMBER=, TESTS=fast)
+	@SLURM_CONF=/dev/null $(BIN)/python tests/mutants --jobs $(CORES) --tests $(or $(TESTS),all) $(if $(SEED),--seed $(SEED)) $(if $(NUMBER),--number $(NUMBER))
 
 lint: $(READY) ## format, lint, types, generated documents
 	@$(BIN)/ruff format --check .

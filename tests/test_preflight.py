@@ -1,0 +1,134 @@
+"""Checks before a run: what cannot be made is said before anything starts."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chain import Chain, image_folders, make_chain
+from hald.data.preflight import check_classes, check_datasets, check_networks, check_stores
+from hald.errors import UserError
+from hald.files import read_json, write_json
+
+TABLE = {
+    "caption": "toy",
+    "images": ["real"],
+    "slc": [20],
+    "students": ["s"],
+    "evaluations": ["soft_only"],
+    "rows": ["evaluation"],
+    "columns": ["slc"],
+}
+EXPERIMENT = {
+    "dataset": "toy",
+    "teachers": {"t": {"arch": "small/resnet10-w4"}},
+    "teacher": "t",
+    "images": {"real": {"method": "real"}},
+    "students": {"s": {"arch": "small/resnet10-w4"}},
+    "epochs": 1,
+}
+
+
+def toy(folder: Path, ipc: int = 1, **changes: object) -> Chain:
+    """A small experiment on three classes of four images."""
+    data = folder / "data"
+    if not data.exists():
+        image_folders(data, {"train": 4, "val": 2}, 3, 32)
+    dataset = {"source": "imagefolder", "root": str(data), "train": "train", "test": "val", "classes": 3, "size": 32}
+    experiment = EXPERIMENT | {"tables": {"t": TABLE | {"ipc": [ipc]}}}
+    return make_chain(folder, experiment, {"toy": dataset | {"mean": [0.5] * 3, "std": [0.5] * 3} | changes})
+
+
+def prepared(chain: Chain) -> Path:
+    (dataset,) = chain.outputs("dataset")
+    return chain.need(dataset)
+
+
+def test_a_dataset_is_looked_at_before_it_is_prepared(tmp_path: Path) -> None:
+    check_datasets(toy(tmp_path).plan, toy(tmp_path).plan.datasets)
+    cases = {"classes": 4}, {"root": "/nowhere"}, {"test": "absent"}
+    for changes, words in zip(cases, ("3", "/nowhere", "absent"), strict=True):
+        plan = toy(tmp_path, **changes).plan
+        with pytest.raises(UserError, match=words):
+            check_datasets(plan, plan.datasets)
+
+
+def test_a_dataset_that_was_prepared_from_another_root_is_refused(tmp_path: Path) -> None:
+    chain = toy(tmp_path)
+    prepared(chain)
+    check_datasets(chain.plan, chain.plan.datasets)
+    (tmp_path / "data").rename(tmp_path / "moved")
+    check_datasets(chain.plan, chain.plan.datasets)  # what is prepared needs its source no more
+    plan = toy(tmp_path, root=str(tmp_path / "moved")).plan
+    before, after = (re.escape(str(tmp_path / name)) for name in ("data", "moved"))
+    with pytest.raises(UserError, match=f"'toy' was prepared from {before}, the config now says {after}"):
+        check_datasets(plan, plan.datasets)
+    check_datasets(plan, [])  # only what a run uses is looked at
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_dataset_with_too_few_images_is_refused(first: bool, tmp_path: Path) -> None:
+    """Whether it is prepared already (`first`) or not: five of four images of a class cannot be chosen."""
+    if first:
+        prepared(toy(tmp_path))
+    check_datasets(toy(tmp_path, ipc=4).plan, toy(tmp_path, ipc=4).plan.datasets)
+    plan = toy(tmp_path, ipc=5).plan
+    with pytest.raises(UserError, match="'toy': class 'class0' has 4 training images, .* need 5 of every class"):
+        check_datasets(plan, plan.datasets)
+
+
+@pytest.mark.parametrize("name", ["teacher.json", "image_set.json", "zarr.json"])
+def test_things_of_different_class_orders_are_refused(name: str, tmp_path: Path) -> None:
+    """What exists already: each against the dataset, also the second of several."""
+    chain = toy(tmp_path)
+    classes = read_json(prepared(chain))["classes"]
+    p = chain.plan
+    ((teacher,), (images,), (labels,)) = p.teachers, p.images, p.labels
+    records = [p.teacher_dir(teacher) / "teacher.json", p.images_dir(images) / "image_set.json"]
+    records.append(p.store_dir(labels) / "zarr.json")
+    for record in records:
+        order = classes[::-1] if record.name == name else classes
+        record.parent.mkdir(parents=True, exist_ok=True)
+        write_json(record, {"classes": order, "attributes": {"classes": order}})
+    with pytest.raises(UserError, match=r"class order .*do not belong together.*`rm -r "):
+        check_classes(p)
+    write_json(
+        next(record for record in records if record.name == name),
+        {"classes": classes, "attributes": {"classes": classes}},
+    )
+    check_classes(p)
+
+
+def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may write anywhere, so the answer of the file system is set; where it is asked is checked."""
+    asked: list[str] = []
+
+    def access(path: Path, mode: int) -> bool:
+        asked.append(str(path))
+        return False
+
+    (tmp_path / "shared").mkdir()
+    work = [{"stage": "relabel", "store": str(tmp_path / "shared/labels.zarr")}, {"stage": "evaluate", "store": "x"}]
+    monkeypatch.setattr("os.access", access)
+    with pytest.raises(UserError, match=r"labels\.zarr lacks views that this run needs, and .*/shared is read-only"):
+        check_stores(work)
+    assert asked == [str(tmp_path / "shared")]
+    (tmp_path / "shared/labels.zarr/views").mkdir(parents=True)
+    with pytest.raises(UserError, match="labels.zarr/views is read-only"):
+        check_stores(work)
+    monkeypatch.undo()
+    check_stores(work)
+
+
+def test_networks_are_built_and_tried(tmp_path: Path) -> None:
+    small = {"arch": "small/resnet10-w4", "classes": 3, "size": 32}
+    check_networks([small, small])
+    with pytest.raises(UserError, match="unknown network 'nothing'"):
+        check_networks([small, small | {"arch": "nothing"}])
+    with pytest.raises(UserError, match=r"network torchvision/alexnet cannot take images of 32 x 32 pixels"):
+        check_networks([small | {"arch": "torchvision/alexnet"}])
+    with pytest.raises(UserError, match=r"teacher weights .*/none\.pt do not exist"):
+        check_networks([small | {"path": str(tmp_path / "none.pt")}])
+    (tmp_path / "bad.pt").write_bytes(b"no weights")
+    with pytest.raises(UserError, match=r"bad\.pt"):
+        check_networks([small, small | {"path": str(tmp_path / "bad.pt")}])  # also of a network that was built before
