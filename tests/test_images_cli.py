@@ -1,9 +1,12 @@
 """Image sets for people and other tools: grades, previews, `hald images`, folders made elsewhere."""
 
+import io
+import json
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
@@ -15,6 +18,7 @@ from hald.data.reader import open_dataset
 from hald.data.sources import parquet
 from hald.errors import UserError
 from hald.specs.dataset import DatasetSpec
+from hald.synthesis import exchange
 from hald.synthesis.build import Places, Resources
 from hald.synthesis.folder import find_images, folder_digest
 from hald.synthesis.grade import grade, mean_cosine, penultimate
@@ -107,7 +111,31 @@ def test_folder_round_trip(here: Path, teacher: Path, capsys: pytest.CaptureFixt
     assert "not empty" in capsys.readouterr().err
 
 
-def test_parquet_round_trip_through_our_own_reader(here: Path) -> None:
+def test_a_set_that_is_not_finished_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no finished image set at .*half\.zarr; `hald images ls` lists"):
+        open_set(tmp_path / "half.zarr")
+
+
+def test_parquet_in_several_row_groups_is_as_hugging_face_describes_images(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read with pyarrow alone: 20 images in groups of 8."""
+    monkeypatch.setattr(exchange, "ROW_GROUP", 8)
+    assert main(["images", "export", SET, "out", "--format", "parquet"]) == 0
+    file = pq.ParquetFile("out/train.parquet")
+    assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [8, 8, 4]
+    features = json.loads(file.schema_arrow.metadata[b"huggingface"])["info"]["features"]
+    assert features == {
+        "image": {"_type": "Image"},
+        "label": {"names": [str(c) for c in range(10)], "_type": "ClassLabel"},
+    }
+    rows = file.read().to_pylist()
+    assert [row["label"] for row in rows] == [c for c in range(10) for _ in range(2)]
+    pixels = [np.asarray(Image.open(io.BytesIO(row["image"]["bytes"]))) for row in rows]
+    assert np.array_equal(np.stack(pixels).transpose(0, 3, 1, 2), open_set(Path(SET)).images())
+
+
+def test_parquet_is_read_by_our_own_reader(here: Path) -> None:
     assert main(["images", "export", SET, "out", "--format", "parquet"]) == 0
     shutil.copy("out/train.parquet", "out/test.parquet")
     spec = DatasetSpec("x", "parquet", None, "train", "test", None, 10, 32, None, "out", False, 1)

@@ -1,5 +1,6 @@
 """The plan alone: config -> specs, keys, stages, pools; no torch, no Snakemake."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from conftest import ROOT, TINY_DEMO, copy_known
 from hald.errors import UserError
 from hald.files import write_json
-from hald.plan import Plan, make_plan
+from hald.plan import Plan, frozen_plan, make_plan
 from hald.plan.arithmetic import missing_blocks, pool_size, second_moment
 from hald.plan.config import load_config, read_yaml
 from hald.plan.jobs import RuleJobs
@@ -112,6 +113,33 @@ def test_a_frozen_plan_comes_back_whole(root: Path) -> None:
     plan = Plan(**{**plan.__dict__, "results": str(root / "results")})
     plan.freeze(root / "plan.json")
     assert Plan.thaw(root / "plan.json") == plan
+
+
+def test_jobs_read_the_plan_of_their_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The main process always plans and freezes; a job reads what was frozen, or plans where that does not reach it."""
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    monkeypatch.setenv("HALD_PLAN", str(root / "old.json"))
+    Plan(**{**tiny(root).__dict__, "results": "old"}).freeze(root / "old.json")
+    raw = {"experiments": ["tiny"]}
+    plan = frozen_plan(raw, is_main=True)
+    assert plan == tiny(root)
+    (frozen,) = (root / "results/.plan").iterdir()
+    assert os.environ["HALD_PLAN"] == f"results/.plan/{frozen.name}"
+    assert Plan.thaw(frozen) == plan
+    assert os.environ["PYTHONPATH"] == f"{ROOT}/src:/elsewhere"
+    other = raw | {"override": {"tiny": {"epochs": 9}}}
+    assert frozen_plan(other, is_main=False) == plan
+    assert len(list((root / "results/.plan").iterdir())) == 1
+    for lost in (None, "results/.plan/removed.json"):
+        monkeypatch.delenv("HALD_PLAN") if lost is None else monkeypatch.setenv("HALD_PLAN", lost)
+        assert frozen_plan(other, is_main=False) == tiny(root, epochs=9)
+    frozen.write_text("cut off")
+    assert Plan.thaw(frozen_file(frozen_plan(raw, is_main=True))) == plan  # made anew by the main process
+
+
+def frozen_file(_: Plan) -> Path:
+    return Path(os.environ["HALD_PLAN"])
 
 
 def test_a_table_is_current_while_it_means_the_same_and_has_its_records(root: Path) -> None:
@@ -549,6 +577,12 @@ def test_a_table_of_several_grids(root: Path) -> None:
     assert {cell.column for cell in cells} == {(sli, name) for sli in "12" for name in ("rded", "real", "Ours")}
     ours = next(plan.runs[cell.run] for cell in cells if cell.row == ("3",) and cell.column == ("2", "Ours"))
     assert (ours.ipc, ours.slc, len(ours.stages)) == (3, 6, 3)
+
+
+def test_a_grid_has_its_own_labels_instead_of_the_tables(root: Path) -> None:
+    table = {"images": ["rded"], "ipc": [2], "evaluations": ["hald"], "rows": ["ipc"], "columns": ["slc"], "sli": [1]}
+    plan = _with_table(root, table | {"grids": [{}, {"slc": [8]}, {"sli": [2]}]})
+    assert [cell.column for cell in plan.tables["main"].cells] == [("2",), ("8",), ("4",)]
 
 
 def _with_table(root: Path, table: dict[str, Any]) -> Plan:

@@ -2,11 +2,21 @@
 
 import ast
 import functools
+import hashlib
 
 import pytest
 
 from hald.errors import UserError
-from hald.provenance import ENTRY, NUMBERLESS, closure, code_digests, key_of, read_sources, require_same_classes
+from hald.provenance import (
+    ENTRY,
+    NUMBERLESS,
+    canonical,
+    closure,
+    code_digests,
+    key_of,
+    read_sources,
+    require_same_classes,
+)
 from hald.specs.run import Stage
 
 ALL = frozenset(ENTRY)
@@ -228,6 +238,15 @@ def test_keys_depend_on_stage_parameters_and_code() -> None:
     keys |= {key_of("a", Stage("soft", 2), "x"), key_of("a", Stage("soft", 1), "y")}
     assert len(keys) == 4
     assert all(len(key) == 10 and int(key, 16) >= 0 for key in keys)
+
+
+def test_a_key_is_a_digest_of_json_that_nobody_may_change() -> None:
+    """Written out, because a change of one blank would make all finished work anew."""
+    text = '["a",{"epochs":1,"kind":"soft"},"x"]'
+    assert key_of("a", Stage("soft", 1), "x") == hashlib.sha256(text.encode()).hexdigest()[:10]
+    assert canonical({"b": 0.5, "a": ["é", None, True]}) == '{"a":["é",null,true],"b":0.5}'
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        canonical(float("nan"))
 
 
 def test_different_class_orders_are_named() -> None:

@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT
+from hald.errors import UserError
 from hald.files import write_json
 from hald.plan import make_plan
 from hald.specs.table import Cell, Printed, TableSpec
-from hald.tables import cell_rows, to_html, to_latex, to_markdown, write_table
+from hald.tables import cell_rows, read_record, to_html, to_latex, to_markdown, write_table
 
 TABLE = TableSpec(
     id="demo_main",
@@ -49,6 +50,20 @@ def test_long_form(folders: dict[str, Path]) -> None:
     assert rows["seeds"].tolist() == [2, 2, 1, 0]
     assert pd.isna(rows["top1_mean"][3])
     assert rows["label_bytes"][0] == 1234
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"key": "other", "top1": 1.0}', "is the record of another run .other.; remove it"),
+        ('{"top1": 1.0}', "is not a whole result record .'top5'"),
+        ('{"top1": 1.', "is not a whole result record|cannot be read"),
+    ],
+)
+def test_records_that_are_not_this_runs_are_refused(content: str, words: str, tmp_path: Path) -> None:
+    (tmp_path / "seed-0.json").write_text(content)
+    with pytest.raises(UserError, match=f"seed-0.json {words}"):
+        read_record(tmp_path / "seed-0.json", "mine")
 
 
 def test_markdown_marks_the_best_and_shows_what_is_missing(folders: dict[str, Path]) -> None:
