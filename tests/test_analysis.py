@@ -380,6 +380,7 @@ def test_features_are_what_the_classifier_sees(rng) -> None:  # noqa: ANN001
     with torch.no_grad():
         expected = model.features(normalize(images[[2, 0]].float() / 255, MEAN, STD))
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-6)
+    assert not embedding.classifier(model)._forward_pre_hooks  # the network is left as it was
 
 
 @pytest.mark.parametrize(("arch", "width"), [("shufflenet_v2_x0_5", 1024), ("mobilenet_v2", 1280)])

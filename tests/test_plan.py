@@ -236,6 +236,12 @@ def test_explicit_first_and_last_lengths() -> None:
     assert [stage.epochs for stage in run_fields(one)["stages"]] == [110, 150, 40]
 
 
+@pytest.mark.parametrize(("order", "hard"), [("soft", 3), ("hard", 5), ("soft-hard-soft", 10), ("hard-soft", 0)])
+def test_stages_without_epochs_are_refused(order: str, hard: int) -> None:
+    with pytest.raises(UserError, match=f"order '{order}' does not go with 10 epochs of which {hard} are hard"):
+        stages_of(Evaluation(order=order), 10, hard)  # type: ignore[arg-type]
+
+
 def test_alternating_stages() -> None:
     """Released schedule S4: every n epochs, starting soft; the last stretch is cut short."""
     stages = stages_of(Evaluation("alternating", alternate=4), 10, 0)
@@ -272,6 +278,62 @@ def test_hard_epochs_may_depend_on_the_slc() -> None:
 def test_stage_lengths_that_do_not_add_up_are_refused(evaluation: Evaluation, message: str) -> None:
     with pytest.raises(UserError, match=message):
         run_fields(evaluation)
+
+
+KNOWN = Published(
+    {
+        "paper": {
+            "d": {
+                "rates": {"net": {"10": [0.3, 1], "50": [0.4, 2]}, "shufflenet_v2": {"10": [0.9, 4]}},
+                "hard_epochs": {"100": 30, "200": 60},
+            }
+        },
+        "code": {"d": {"rates": {"net": {"10": [0.7, 5], "20": [0.5, 3]}}}, "e": {"rates": {"vit": {"1": [0.6, 6]}}}},
+        "recommended": {"d": {"hard_epochs": {"100": 99, "50": 12}}},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("arch", "ipc", "lr", "eta", "origin"),
+    [
+        ("small/net", 10, 0.3, 1.0, "paper"),
+        ("small/net", 20, 0.5, 3.0, "code"),
+        ("small/net", 15, 0.3, 1.0, "recommended"),  # of the lower IPC, as the paper has it
+        ("small/net", 30, 0.5, 3.0, "recommended"),
+        ("small/net", 50, 0.4, 2.0, "paper"),
+        ("small/net", 99, 0.4, 2.0, "recommended"),
+        ("small/net", 5, 0.001, 2.0, "recommended"),
+        ("torchvision/shufflenet_v2_x1_0", 10, 0.9, 4.0, "paper"),
+        ("timm/vit_tiny", 10, 0.0005, 2.0, "recommended"),
+        ("small/other", 10, 0.001, 2.0, "recommended"),
+    ],
+)
+def test_rates_of_published_networks(arch: str, ipc: int, lr: float, eta: float, origin: str) -> None:
+    assert KNOWN.rate("lr", "d", arch, ipc) == Setting(lr, origin)
+    assert KNOWN.rate("eta", "d", arch, ipc) == Setting(eta, origin)
+
+
+@pytest.mark.parametrize(
+    ("slc", "epochs", "expected"),
+    [
+        (100, 300, Setting(30, "paper")),
+        (200, 300, Setting(60, "paper")),
+        (100, 150, Setting(15, "recommended")),  # scaled to another length
+        (150, 300, Setting(30, "recommended")),  # the lower SLC's
+        (500, 300, Setting(60, "recommended")),
+        (60, 300, Setting(12, "recommended")),
+        (20, 300, Setting(12, "recommended")),  # below all that is known: the smallest's
+    ],
+)
+def test_published_hard_epochs(slc: int, epochs: int, expected: Setting) -> None:
+    assert KNOWN.hard_epochs("d", slc, epochs) == expected
+    assert KNOWN.hard_epochs("unknown", slc, epochs) == Setting(epochs // 2, "recommended")
+
+
+def test_what_is_published_is_listed() -> None:
+    assert KNOWN.datasets == ["d", "e"]
+    assert KNOWN.networks == ["net", "shufflenet_v2", "vit"]
 
 
 def test_published_settings_come_first_and_are_named() -> None:

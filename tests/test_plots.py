@@ -184,6 +184,17 @@ def test_gradient_similarity_is_smoothed_over_epochs() -> None:
     assert smooth.get_ydata().tolist() == pytest.approx([0.3] * 20)
 
 
+@pytest.mark.parametrize(("steps", "sigma"), [(40, 2.0), (2800, 70.0)])
+def test_a_peak_is_smoothed_over_70_steps_or_a_twentieth(steps: int, sigma: float) -> None:
+    """The height of a Gaussian of that width; thin and unsmoothed behind it what was measured."""
+    series = np.zeros(steps)
+    series[steps // 2] = 1.0
+    ax = analysis.gradient_similarity({"rded": {"cosine": series.tolist(), "steps_per_epoch": 5}}).axes[0]
+    thin, thick = ax.lines[:2]
+    assert thin.get_ydata().max() == 1.0
+    assert thick.get_ydata().max() == pytest.approx(1 / (sigma * np.sqrt(2 * np.pi)), rel=0.03)
+
+
 def test_drift_histograms_have_a_panel_per_definition(rng: np.random.Generator) -> None:
     ratios = {name: rng.normal(size=50).tolist() for name in ("paper", "varied")}
     drifts = [{"definition": name, "log_ratio": values} for name, values in ratios.items()]
