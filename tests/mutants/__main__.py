@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ def main() -> int:
             print(
                 f"SEED={seed}: {len(drawn)} changes in {len({mutant.module for mutant in drawn})} modules", flush=True
             )
+        if options.only:
+            drawn = [part for mutant in drawn if (part := _with_tests(mutant, options.only)).tests]
         if options.list:
             print(*(f"{mutant}  # {mutant.kind}, {len(mutant.tests)} tests" for mutant in drawn), sep="\n")
             return 0
@@ -81,6 +84,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=90, help="seconds of tests, at most, for one change")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--modules", default="*", help="only these modules, e.g. 'hald.train.*'")
+    parser.add_argument(
+        "--only", default="", help="only changes that these tests run, and no other tests: tests/goldens"
+    )
     parser.add_argument("--operator", choices=KINDS, help="only changes of this kind")
     parser.add_argument("--constants", action="store_true", help="only numbers: a float by 1 %%, an int by one")
     parser.add_argument("--patch", type=Path, help="try the changes in this file, `path:line | old text | new text`")
@@ -89,6 +95,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--project", type=Path, default=ROOT, help="another copy of the project to try")
     parser.add_argument("--kept", type=Path, default=ROOT / "results/.mutants", help="where coverage is kept")
     return parser.parse_args()
+
+
+def _with_tests(mutant: Mutant, start: str) -> Mutant:
+    return replace(mutant, tests=tuple(test for test in mutant.tests if test.name.startswith(start)))
 
 
 def _chosen(item: Candidate, options: argparse.Namespace) -> bool:
