@@ -25,6 +25,8 @@ from scipy.special import betaincinv
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from hald.errors import UserError
+
 if TYPE_CHECKING:
     from test_options import Case, Pass, Seen
 
@@ -258,7 +260,7 @@ def refused(message: str) -> Expectation:
     """The image set is not made."""
 
     def check(case: "Case") -> None:
-        with pytest.raises(Exception, match=message):
+        with pytest.raises(UserError, match=message):
             case.files("synthesize")
 
     return check
@@ -275,6 +277,8 @@ def optimiser(rule: str, kind: str, **wanted: Any) -> Expectation:
         found = seen.made[-1].optimizer
         assert type(found).__name__ == kind
         assert {name: found.defaults[name] for name in wanted} == wanted
+        steady = wanted.keys() - {"lr"}  # which the schedule moves
+        assert all(group[name] == wanted[name] for group in found.param_groups for name in steady)
 
     return check
 

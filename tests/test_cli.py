@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import zarr
 
 from conftest import TINY_DEMO, copy_known
 from hald.cli import main
@@ -122,6 +123,23 @@ def test_export_and_import(here: Path, real_set: Path, capsys: pytest.CaptureFix
     assert main(["labels", "verify", "new.zarr"]) == 0
     assert main(["labels", "export", STORE, "out"]) == 1
     assert "out is not empty" in capsys.readouterr().err
+
+
+def test_import_with_a_codec(here: Path, real_set: Path) -> None:
+    assert main(["labels", "export", STORE, "out"]) == 0
+    for codec in ("i16", "u8"):
+        options = [] if codec == "i16" else ["--codec", codec]
+        assert main(["labels", "import", "out", "--images", str(real_set), "--to", f"{codec}.zarr", *options]) == 0
+        store = zarr.open_group(f"{codec}.zarr", mode="r")
+        assert (store.attrs["codec"], str(store["q"].dtype)) == (codec, {"i16": "int16", "u8": "uint8"}[codec])
+
+
+def test_finished_tables_are_listed_and_what_each_costs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tables"]) == 0
+    assert capsys.readouterr().out == ""
+    assert main(["plan", "--tables"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[:1] for line in lines if line[:1] in (["main"], ["other"])] == [["main"], ["other"]]
 
 
 def test_import_from_a_folder_of_files(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

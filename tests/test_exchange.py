@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import zarr
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
@@ -110,6 +111,9 @@ def test_exported_files_have_the_released_layout(exported: Export) -> None:
     types = (box.dtype, flip.dtype, partner.dtype, labels.dtype)
     assert types == (torch.float16, torch.bool, torch.int64, torch.float16)
     assert isinstance(share, float)
+    kept = zarr.open_group(exported.store.folder, mode="r")["lam"][1]
+    assert [batch[3] for batch in batches] == kept.tolist()  # CutMix's draw, not what is left after clipping
+    assert len(set(kept.tolist())) == 3
     assert [type(edge) for edge in rectangle] == [int] * 4
     assert sorted(path.name for path in folder.glob("*.tar")) == sorted(f"epoch_{epoch}.tar" for epoch in range(VIEWS))
     order = torch.load(folder / "sampler_indices_dict.pt", weights_only=True)

@@ -117,6 +117,14 @@ def test_a_dataset_is_staged_where_there_is_scratch(
     assert staged(work)["dataset"] == str(there)
     assert [path.name for path in there.parent.iterdir()] == [there.name]
     assert staged({"stage": "evaluate", "dataset": str(digits)})["dataset"] == str(digits)
+    (tmp_path / "job-7").mkdir()
+    monkeypatch.setenv("JOB", "job-7")
+    for own in ("$JOB", "${JOB}"):  # HALD_SCRATCH comes first, with the job's variables
+        monkeypatch.setenv("HALD_SCRATCH", f"{tmp_path}/{own}")
+        assert Path(staged(work)["dataset"]).is_relative_to(tmp_path / "job-7")
+    monkeypatch.setenv("HALD_SCRATCH", "/scratch/$UNKNOWN")
+    assert staged(work) == work
+    monkeypatch.delenv("HALD_SCRATCH")
     monkeypatch.setattr("hald.scratch.SPARE", 1 << 60)
     monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path.parent))
     assert staged(work) == work  # no room

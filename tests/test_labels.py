@@ -225,6 +225,26 @@ def test_a_whole_view_is_never_written_again(store: Path) -> None:
     assert after == before
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_logits_that_are_not_finite_are_refused(value: float, store: Path) -> None:
+    """A teacher that is broken in one crop: nothing is written."""
+    opened, logits = LabelStore(store), np.zeros((20, 10), dtype=np.float32)
+    drawn = opened.drawn(1)
+    opened.marker(1).unlink()
+    logits[7, 3] = value
+    with pytest.raises(UserError, match="logits for crop 7 of view 1 are not finite"):
+        opened.write(1, drawn, logits)
+    assert not opened.marker(1).exists()
+
+
+def test_a_view_without_its_marker_is_not_read(store: Path) -> None:
+    opened = LabelStore(store)
+    opened.marker(1).unlink()
+    with pytest.raises(UserError, match="view 1 of label store .* is not complete"):
+        opened.read(["q"], 2)
+    assert opened.read(["q"], 1)["q"].shape == (1, 20, 10)
+
+
 def test_damage_is_named(store: Path) -> None:
     opened = LabelStore(store)
     with pytest.raises(UserError, match="view 2 of label store .* is not complete; start snakemake again"):

@@ -14,6 +14,7 @@ from hald.data.crops import CropRequest, Crops
 from hald.data.reader import open_dataset
 from hald.draws import permutation, uniforms
 from hald.files import read_json
+from hald.jobs import Interrupted
 from hald.specs.images import FromUnits, Lpld, Recover, Sre2l
 from hald.synthesis import collect
 from hald.synthesis.build import Places as SetPlaces
@@ -84,6 +85,41 @@ def test_moving_average_statistics_follow_the_released_rule(digits: Path, teache
     found = load_statistics(tmp_path, open_dataset(digits), CPU).of_class(4)[0]
     assert found[0].numpy() == pytest.approx(mean, rel=1e-4, abs=1e-6)
     assert found[1].numpy() == pytest.approx(var, rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["exact", "ema0.1"])
+def test_class_statistics_go_on_after_two_interruptions(
+    kind: str, digits: Path, teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of seven batches three, two more, and the rest."""
+    spec = statistics_spec(kind=kind, batch=200)
+    stops = iter([3, 2])
+
+    class Stops:
+        def __enter__(self) -> "Stops":
+            self.left = next(stops, 100)
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def save_now(self, done: int, every: int) -> bool:
+            self.left -= 1
+            return self.left == 0
+
+        def check(self) -> None:
+            if not self.left:
+                raise Interrupted
+
+    make_statistics(spec, digits, teacher, tmp_path / "whole", RESOURCES)
+    monkeypatch.setattr("hald.synthesis.statistics.StopRequest", Stops)
+    for _ in range(2):
+        with pytest.raises(Interrupted):
+            make_statistics(spec, digits, teacher, tmp_path / "cut", RESOURCES)
+    make_statistics(spec, digits, teacher, tmp_path / "cut", RESOURCES)
+    whole, cut = (load_statistics(tmp_path / name, open_dataset(digits), CPU).of_class(4) for name in ("whole", "cut"))
+    for (mean, var), (again_mean, again_var) in zip(whole, cut, strict=True):
+        assert torch.equal(mean, again_mean)
+        assert torch.equal(var, again_var)
 
 
 def test_class_moments_by_hand() -> None:

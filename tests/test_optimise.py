@@ -250,6 +250,16 @@ def test_the_loop_against_numpy() -> None:
     assert found.abs().max() <= 1  # the range of pixels for mean and deviation 0.5
 
 
+def test_views_are_drawn_in_blocks_that_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices are made for some iterations at a time; the last block is short."""
+    recover = Recover(lr=0.1, budgets=(7, 2), sizes=(4, 4), scale=(0.3, 1.0), roll=(0, 2))
+    teachers = make_teachers([Matcher(network(), 10.0)], recover, HALF, CPU)
+    problem = Problem(torch.rand(2, 3, 4, 4) * 2 - 1, torch.tensor([0, 2]), (0, 0))
+    whole = optimise(recover, teachers, problem)
+    monkeypatch.setattr("hald.synthesis.optimise.BLOCK", 3)
+    assert torch.equal(optimise(recover, teachers, problem), whole)
+
+
 def test_fadrm_blends_between_stages_and_only_there() -> None:
     """With rate zero nothing moves but the K - 1 blends: x -> (x + P) / 2 twice."""
     recover = Recover(lr=0.0, budgets=(1, 1, 1), sizes=(4, 4, 4), crop=False, roll=(0, 0))

@@ -433,7 +433,14 @@ def test_mixed_precision_trains(precision: str, store: Path) -> None:
     answers: list[torch.dtype] = []
     student.model.fc.register_forward_hook(lambda module, inputs, output: answers.append(output.dtype))
     batch = Batch(torch.rand(8, 3, 32, 32), torch.zeros(8, 10))
-    losses, logits, _ = student.steps(iter([batch]), KL(4.0, squared=True))
+    given: list[torch.dtype] = []
+
+    def loss(logits: torch.Tensor, batch: Batch) -> torch.Tensor:
+        given.append(logits.dtype)
+        return KL(4.0, squared=True)(logits, batch)
+
+    losses, logits, _ = student.steps(iter([batch]), loss)
+    assert given == [torch.float32]  # a loss is never computed in half precision
     assert seen == {PRECISE[precision]}
     assert answers == [PRECISE[precision] or torch.float32]
     assert {losses.dtype, logits.dtype, *(p.dtype for p in student.model.parameters())} == {torch.float32}
@@ -685,7 +692,19 @@ def test_weight_decay_spares_biases_and_norms() -> None:
     assert all(p.ndim == 1 for p in rest["params"])
 
 
-# No value is a default: what a training does not get is noticed.
+def test_weight_decay_spares_what_is_no_weight_of_a_layer() -> None:
+    """A vision transformer's class token and position embedding have more than one dimension."""
+    from hald.models.build import build_model
+
+    model = build_model("timm/vit_tiny_patch16_224", 4, 224)
+    decayed, rest = make_optimizer(model, run_spec()).param_groups
+    named = {id(p): name for name, p in model.named_parameters()}
+    spared = {named[id(p)] for p in rest["params"]}
+    assert {"cls_token", "pos_embed", "head.bias", "norm.weight"} <= spared
+    assert {"head.weight", "patch_embed.proj.weight"} <= {named[id(p)] for p in decayed["params"]}
+
+
+# No value is a default. The goldens compare the same in float64; here it is a real network, to what float32 allows.
 CHANGED = {
     "lr": 0.003,
     "eta": 1.4,

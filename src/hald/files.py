@@ -54,10 +54,13 @@ def fsync_dir(path: Path) -> None:
         os.close(fd)
 
 
+UNFINISHED = ".unfinished"  # ends the names of files that are being written
+
+
 def write_atomic(path: Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a temporary file beside `path`, then put it in place in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    fd, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=UNFINISHED)
     os.close(fd)
     temporary = Path(name)
     try:
@@ -135,6 +138,8 @@ def publish_dir(finished: Path, target: Path, complete: str) -> bool:
     remains of an earlier attempt: those give way.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
+    for left in finished.rglob(f".*{UNFINISHED}"):  # by a writer that was killed
+        left.unlink()
     _fsync_tree(finished)
     for _ in range(1000):
         if (target / complete).exists():

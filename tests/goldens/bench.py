@@ -136,7 +136,7 @@ class Bench:
 
     def chain(self, **changes: Any) -> Chain:
         """An experiment with one image set, one student, one evaluation, one cell."""
-        ipc, slc = changes.pop("ipc", 2), changes.pop("slc", 2)
+        ipc, slc, seeds = (changes.pop(name, default) for name, default in (("ipc", 2), ("slc", 2), ("seeds", 1)))
         images = changes.pop("images", {"method": "real"})
         evaluation = changes.pop("evaluation", {})
         experiment = {
@@ -157,7 +157,7 @@ class Bench:
                     "slc": [slc],
                     "students": ["student"],
                     "evaluations": ["it"],
-                    "seeds": 1,
+                    "seeds": seeds,
                 }
             },
         }

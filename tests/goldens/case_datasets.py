@@ -1,5 +1,6 @@
 """Prepared datasets of every source, read with NumPy and compared with PIL, torchvision and scikit-learn."""
 
+import contextlib
 import io
 import itertools
 import json
@@ -7,8 +8,10 @@ import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
+import torchvision.datasets
 from bench import CLASSES, MEAN, SIZE, STD, TEST, TRAIN, Bench, Check, cases
 from numpy.typing import NDArray
 from PIL import Image
@@ -34,7 +37,8 @@ def dataset(bench: Bench, source: str) -> Iterator[Check]:
     where = {"root": str(own.folder / "raw"), "mean": list(MEAN), "std": list(STD)}
     chain = own.chain(dataset=where | settings, teacher="adamw")
     (key,) = chain.plan.datasets
-    folder = chain.need(chain.plan.dataset_dir(key) / "manifest.json").parent
+    with _any_checksum():
+        folder = chain.need(chain.plan.dataset_dir(key) / "manifest.json").parent
     manifest = json.loads((folder / "manifest.json").read_text())
     yield Check("classes", manifest["classes"], names, 0)
     for split, (images, labels) in splits.items():
@@ -49,6 +53,16 @@ def dataset(bench: Bench, source: str) -> Iterator[Check]:
             at, blob = np.load(folder / f"{split}_offsets.npy"), (folder / f"{split}.blob").read_bytes()
             found = [np.asarray(Image.open(io.BytesIO(blob[a:b]))) for a, b in itertools.pairwise(at)]
             yield Check(f"blob of {split}", np.stack(found), images, 0)
+
+
+@contextlib.contextmanager
+def _any_checksum() -> Iterator[None]:
+    """torchvision's checksums are those of the real files."""
+    with (
+        patch.object(torchvision.datasets.CIFAR10, "_check_integrity", lambda self: True),
+        patch.object(torchvision.datasets.cifar, "check_integrity", lambda *_: True),
+    ):
+        yield
 
 
 Found = tuple[dict[str, Any], list[str], dict[str, tuple[NDArray[np.uint8], list[int]]]]
@@ -137,9 +151,7 @@ def _png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def _cifar(root: Path) -> Found:
-    """CIFAR-10's pickles, ten images in each of the six; torchvision's checksums do not hold for them."""
-    import torchvision.datasets
-
+    """CIFAR-10's pickles, ten images in each of the six."""
     names = [f"name{i}" for i in range(10)]
     folder = root / "cifar-10-batches-py"
     folder.mkdir(parents=True)
@@ -153,8 +165,6 @@ def _cifar(root: Path) -> Found:
         split[0].extend(images)
         split[1].extend(labels)
     (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": names}))
-    torchvision.datasets.CIFAR10._check_integrity = lambda self: True  # type: ignore[method-assign]
-    torchvision.datasets.cifar.check_integrity = lambda *_: True
     settings = {"source": "torchvision", "variant": "CIFAR10", "classes": 10, "size": 32}
     return settings, names, {split: (np.stack(images), labels) for split, (images, labels) in splits.items()}
 

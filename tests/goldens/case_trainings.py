@@ -15,9 +15,10 @@ SHS = {"order": "soft-hard-soft", "hard_epochs": 2, "epochs": 6}
 ADAPTIVE = {"window": 1, "accuracy": 0.01, "entropy": 0.00442, "shortest": 2, "held_out": 1}
 TRAININGS: dict[str, dict[str, Any]] = {
     "soft": {"order": "soft", "epochs": 4},
-    "soft_replaced": {"order": "soft", "epochs": 3, "sampling": "replacement", "kd_scale": "T2"},
-    "soft_distinct": {"order": "soft", "epochs": 3, "sampling": "epoch", "top_k": 2},
-    "hard": {"order": "hard", "epochs": 3, "hard_temperature": 2.5},
+    "soft_seed": {"order": "soft", "epochs": 3, "seed": 1},
+    "soft_replaced": {"order": "soft", "epochs": 3, "seed": 2, "sampling": "replacement", "kd_scale": "T2"},
+    "soft_distinct": {"order": "soft", "epochs": 3, "seed": 1, "sampling": "epoch", "top_k": 2},
+    "hard": {"order": "hard", "epochs": 3, "seed": 2, "hard_temperature": 2.5},
     "soft_hard_soft": SHS,
     "reset": SHS | {"handover": "reset", "kd_scale": "T2"},
     "matched": SHS | {"hard_temperature": "matched", "kd_scale": "T2", "smoothing": 0.8},
@@ -42,12 +43,14 @@ TRAININGS: dict[str, dict[str, Any]] = {
 @cases("evaluate", **TRAININGS)
 def training(bench: Bench, changes: dict[str, Any]) -> Iterator[Check]:
     """A student on 9 images in batches of four, four and one or three, its record with a point for every epoch."""
+    changes = dict(changes)
+    seed = changes.pop("seed", 0)
     e = EVALUATION | changes
     ipc, slc = (4, 12) if e["order"] == "adaptive" else (3, 8)
     batch = 5
-    chain = bench.chain(ipc=ipc, slc=slc, evaluation=e, labels={"batch": batch, "codec": "f16"}, teacher="adamw")
+    chain = bench.chain(ipc=ipc, slc=slc, seeds=seed + 1, evaluation=e, labels={"batch": batch, "codec": "f16"}, teacher="adamw")
     (cell,) = chain.plan.tables["cells"].cells
-    record = chain.record(cell.run)
+    record = chain.record(cell.run, seed)
     folder = chain.store()
     store = zarr.open_group(folder, mode="r")
     images, count = store["images"][:], ipc * CLASSES
@@ -74,7 +77,7 @@ def training(bench: Bench, changes: dict[str, Any]) -> Iterator[Check]:
         e if e["order"] == "adaptive" else {**e, "adaptive": None},
         1,
     )
-    expected = work.train(0)
+    expected = work.train(seed)
     for name, off in (("lr", 1e-9), ("top1", 1e-4), ("top5", 1e-4)):
         found, wanted = ([point[name] for point in one["curve"]] for one in (record, expected))
         yield Check(f"{name} of every epoch", found, wanted, off)
