@@ -48,7 +48,9 @@ def training(bench: Bench, changes: dict[str, Any]) -> Iterator[Check]:
     e = EVALUATION | changes
     ipc, slc = (4, 12) if e["order"] == "adaptive" else (3, 8)
     batch = 5
-    chain = bench.chain(ipc=ipc, slc=slc, seeds=seed + 1, evaluation=e, labels={"batch": batch, "codec": "f16"}, teacher="adamw")
+    chain = bench.chain(
+        ipc=ipc, slc=slc, seeds=seed + 1, evaluation=e, labels={"batch": batch, "codec": "f16"}, teacher="adamw"
+    )
     (cell,) = chain.plan.tables["cells"].cells
     record = chain.record(cell.run, seed)
     folder = chain.store()
