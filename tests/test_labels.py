@@ -225,6 +225,12 @@ def test_a_whole_view_is_never_written_again(store: Path) -> None:
     assert after == before
 
 
+def test_an_image_set_of_another_size_is_refused(real_set: Path, teacher: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"has 20 images, the plan expects 30; remove it"):
+        make_labels(labels_spec(count=30), real_set, [teacher], tmp_path / "s.zarr", range(1))
+    assert not (tmp_path / "s.zarr").exists()
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_logits_that_are_not_finite_are_refused(value: float, store: Path) -> None:
     """A teacher that is broken in one crop: nothing is written."""

@@ -1,5 +1,7 @@
 """Analyses, their tables and figures: planned, computed on a kept student, drawn."""
 
+import base64
+import io
 import json
 import shutil
 import signal
@@ -292,6 +294,16 @@ def label_variance(store: Path) -> float:
     return float(p.var(axis=0, ddof=1).sum(axis=1).mean())
 
 
+def picture(text: str) -> np.ndarray:
+    """A PNG that an analysis kept."""
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(text))))
+
+
+def shown(store: Path, found: dict[str, Any], number: int) -> np.ndarray:
+    """The distilled image that is the n-th example."""
+    return LabelStore(store).images()[found["examples"][number]["image"]].transpose(1, 2, 0)
+
+
 # What must hold for the results of both subjects.
 KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any], Path], bool]] = {
     "lvsd": lambda a, b, _: all(0 <= one["varied"]["mean_weak"] < one["varied"]["mean_strong"] for one in (a, b)),
@@ -316,7 +328,11 @@ KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any], Path], bool]] = {
         and one["deviation"][0]["measured"] > one["deviation"][0]["bound"] > 0
         for one in (a, b)
     ),
-    "drift": lambda a, b, _: all(len(one["crops"]) == 3 for one in (a, b)),
+    "drift": lambda a, b, store: all(
+        all(np.array_equal(picture(text), shown(store, one, i)) for i, text in enumerate(one["images"]))
+        and [[picture(text).shape for text in row] for row in one["crops"]] == [[(32, 32, 3)] * 2] * 3
+        for one in (a, b)
+    ),
     "storage": lambda a, b, _: all(one["full_label_fp16_mb"] == 300 * 20 * 10 * 2 / 2**20 for one in (a, b)),
 }
 

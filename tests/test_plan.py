@@ -221,6 +221,11 @@ def test_soft_epochs_follow_from_the_labels(slc: int, stages: list[tuple[str, in
     assert found["smoothing"] == (0.8 if len(stages) > 1 else 0.0)
 
 
+def test_few_label_uses_leave_an_epoch_for_every_soft_stage() -> None:
+    found = run_fields(Evaluation(order="soft-hard-soft", label_uses=1), 10)
+    assert found["stages"] == (Stage("soft", 1), Stage("hard", 298), Stage("soft", 1))
+
+
 def test_label_uses_goes_with_a_mixed_order_alone() -> None:
     for wrong in (Evaluation(order="soft", label_uses=3), Evaluation(order="hard-soft", label_uses=3, hard_epochs=9)):
         with pytest.raises(UserError, match="label_uses decides"):
@@ -544,6 +549,17 @@ def test_a_table_asks_only_for_blocks_that_it_needs(root: Path) -> None:
     assert [Path(path).name for path in views if "relabelled" in path] == ["00001"]
     with pytest.raises(UserError, match="not part of this plan"):
         jobs.evaluate(Wildcards(run="digits/old_0123456789", seed="1"))
+
+
+@pytest.mark.parametrize("seeds", [(3, 1), (1, 3)])
+def test_a_training_of_two_tables_has_the_seeds_of_the_larger(seeds: tuple[int, int], root: Path) -> None:
+    content = yaml.safe_load(TINY_DEMO)
+    table = content["tables"]["main"]
+    content["tables"] = {name: table | {"seeds": n} for name, n in zip(("main", "side"), seeds, strict=True)}
+    (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    plan = tiny(root)
+    assert [table.seeds for table in plan.tables.values()] == list(seeds)
+    assert set(plan.seeds.values()) == {3}
 
 
 def test_one_table_of_two_experiments(root: Path) -> None:

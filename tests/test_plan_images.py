@@ -96,6 +96,29 @@ def test_units_do_not_depend_on_the_ipc_where_images_do_not(root: Path) -> None:
     assert set(ten.statistics) == set(fifty.statistics)
 
 
+@pytest.mark.parametrize("names", [("many", "few"), ("few", "many")])
+def test_a_dataset_has_the_images_that_its_most_demanding_set_needs(names: tuple[str, ...], root: Path) -> None:
+    """RDED's mosaics at factor 2 take four crops of four images each, a real subset one."""
+    sets = {"many": {"method": "rded", "factor": 2}, "few": {"method": "real"}}
+    content = yaml.safe_load(TINY_DEMO)
+    content["images"] = {name: sets[name] for name in names}
+    content["tables"] = {"main": content["tables"]["main"] | {"images": [*names], "ipc": [3], "slc": [3]}}
+    (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    (dataset,) = make_plan({"experiments": ["tiny"]}, root).datasets.values()
+    assert dataset.per_class == 12
+
+
+@pytest.mark.parametrize("statistic", ["mean", "std"])
+def test_teachers_that_are_fed_differently_cannot_share_images(statistic: str, root: Path) -> None:
+    content = yaml.safe_load(TINY_DEMO)
+    content["teachers"]["other"] = content["teachers"]["resnet10"] | {statistic: [0.4, 0.4, 0.4]}
+    content["images"] = {"rded": {"method": "fadrm", "teachers": ["resnet10", "other"]}}
+    content["tables"] = {"main": content["tables"]["main"]}
+    (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(UserError, match="fed with different `mean` or `std`"):
+        make_plan({"experiments": ["tiny"]}, root)
+
+
 def test_rded_patches_and_fadrm_share_one_ranking(root: Path) -> None:
     rankings = {key for m in ("rded", "patches", "fadrm") for key in planned(root, {"method": m}).rankings}
     rankings |= set(planned(root, {"method": "sre2l", "init": "patches"}).rankings)

@@ -21,7 +21,7 @@ TABLE = {
 }
 EXPERIMENT = {
     "dataset": "toy",
-    "teachers": {"t": {"arch": "small/resnet10-w4"}},
+    "teachers": {"t": {"arch": "small/resnet10-w4", "recipe": {"epochs": 1, "batch": 12, "crop": "resized"}}},
     "teacher": "t",
     "images": {"real": {"method": "real"}},
     "students": {"s": {"arch": "small/resnet10-w4"}},
@@ -29,13 +29,14 @@ EXPERIMENT = {
 }
 
 
-def toy(folder: Path, ipc: int = 1, **changes: object) -> Chain:
+def toy(folder: Path, ipc: int = 1, images: dict[str, object] | None = None, **changes: object) -> Chain:
     """A small experiment on three classes of four images."""
     data = folder / "data"
     if not data.exists():
         image_folders(data, {"train": 4, "val": 2}, 3, 32)
     dataset = {"source": "imagefolder", "root": str(data), "train": "train", "test": "val", "classes": 3, "size": 32}
     experiment = EXPERIMENT | {"tables": {"t": TABLE | {"ipc": [ipc]}}}
+    experiment |= {"images": {"real": images}} if images else {}
     return make_chain(folder, experiment, {"toy": dataset | {"mean": [0.5] * 3, "std": [0.5] * 3} | changes})
 
 
@@ -75,6 +76,33 @@ def test_a_dataset_with_too_few_images_is_refused(first: bool, tmp_path: Path) -
     plan = toy(tmp_path, ipc=5).plan
     with pytest.raises(UserError, match="'toy': class 'class0' has 4 training images, .* need 5 of every class"):
         check_datasets(plan, plan.datasets)
+
+
+SETS = {
+    "rded": {"method": "rded", "mipc": 4, "num_crop": 1},
+    "lpld": {"method": "lpld", "recover": {"budgets": [1]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "rule"),
+    [("rded", "rank"), ("rded", "synthesize"), ("rded", "relabel"), ("lpld", "statistics"), ("lpld", "recover")],
+)
+def test_a_teacher_below_the_floor_is_used_by_no_stage(method: str, rule: str, tmp_path: Path) -> None:
+    """The floor is no part of a key: it may be raised when the teacher is there already."""
+    low, high = (toy(tmp_path, 1, SETS[method], floor=floor) for floor in (0, 50))
+    teacher = low.teacher() / "teacher.json"
+    write_json(teacher, read_json(teacher) | {"top1": 49.9, "top5": 100.0})
+    assert low.keys() == high.keys()
+    (output,) = low.outputs(rule)
+    for needed in ("dataset", "squeeze", "rank", "statistics", "recover", "synthesize"):
+        if needed == rule:
+            break
+        for file in low.outputs(needed):
+            low.need(file)
+    with pytest.raises(UserError, match="reaches 49.90 % top-1, the dataset's floor is 50 %"):
+        high.need(output)
+    low.need(output)
 
 
 @pytest.mark.parametrize("name", ["teacher.json", "image_set.json", "zarr.json"])

@@ -1,5 +1,6 @@
 """Views: drawing by address, and the renderer against torchvision."""
 
+import hashlib
 import math
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchvision.transforms.v2 import functional as tv
 
-from hald.draws import permutation, uniforms
+from hald.draws import generator, permutation, uniforms
 from hald.views import (
     CROP_WIDTH,
     ViewSettings,
@@ -37,6 +38,15 @@ def view_settings(**changes: object) -> ViewSettings:
         "mix_alpha": 1.0,
     }
     return ViewSettings(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_random_numbers_are_philoxs_at_their_address() -> None:
+    """Key: the first 64 bits of SHA-256 of `stream:seed`, and the counter, 0 where there is none."""
+    word = int.from_bytes(hashlib.sha256(b"crop:42").digest()[:8], "little")
+    for counter in (0, 7):
+        wanted = np.random.Generator(np.random.Philox(key=np.array([word, counter], dtype=np.uint64)))
+        found = generator("crop", 42, counter) if counter else generator("crop", 42)
+        assert found.random(4).tolist() == wanted.random(4).tolist()
 
 
 @st.composite

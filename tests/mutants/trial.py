@@ -138,9 +138,9 @@ def _words(text: str) -> set[str]:
 
 
 def in_order(mutant: Mutant, known: Counter[str], said: Said) -> list[Test]:
-    """First what has noticed other changes, then one case of every test, then all other cases.
+    """First what has noticed other changes; then the fastest first, and those that speak of what is changed.
 
-    Of these the fastest first, and those that speak of what is changed.
+    Every further case of a test waits a little longer.
     """
     words = _words(f"{mutant.module} {mutant.function} {mutant.old} {mutant.new}")
     costs = {test.name: (test.seconds + 0.05) / (1 + said.relevance(test.name, words)) for test in mutant.tests}
@@ -148,7 +148,7 @@ def in_order(mutant: Mutant, known: Counter[str], said: Said) -> list[Test]:
     keys = {}
     for test in sorted(mutant.tests, key=lambda test: costs[test.name]):
         name = test.name.partition("[")[0]
-        keys[test.name] = (not known[test.name], cases[name] > 0, costs[test.name], test.name)
+        keys[test.name] = (not known[test.name], costs[test.name] * (1 + cases[name]), test.name)
         cases[name] += 1
     return sorted(mutant.tests, key=lambda test: keys[test.name])
 
