@@ -1,5 +1,6 @@
 """Shared fixtures: a small prepared dataset, a tiny teacher, and a copy of the project to run Snakemake in."""
 
+import contextlib
 import fcntl
 import os
 import re
@@ -456,6 +457,22 @@ def make_labels(spec: "LabelsSpec", images: Path, teachers: list[Path], store: P
     identity = Identity(key_of("relabel", spec, code), code)
     relabel(spec, Places(images, teachers, store), views, 0.0, torch.device("cpu"), identity)
     return store
+
+
+@contextlib.contextmanager
+def layer_seeds() -> Iterator[list[int]]:
+    """What torch's generator was seeded with before each pass in training: layers that draw (dropout) depend on it."""
+    seeds: list[int] = []
+
+    def look(module: torch.nn.Module, _: object) -> None:
+        if module.training:
+            seeds.append(torch.initial_seed())
+
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(look)
+    try:
+        yield seeds
+    finally:
+        handle.remove()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import torchvision.models
 import torchvision.transforms.functional as TF
 from torch import Tensor, nn
 
-from conftest import labels_spec, make_labels, run_spec
+from conftest import labels_spec, layer_seeds, make_labels, run_spec
 from hald.analysis import consistency, drift, embedding, gradients, jitter, landscape, lvsd, stored, theory
 from hald.analysis.crops import CropRule, draw_crops
 from hald.analysis.probe import Probe
@@ -268,9 +268,11 @@ def test_one_forward_per_step_and_a_teacher_that_stays_as_it_is(rng) -> None:  #
     student, teacher = (build_model("small/resnet10-w4", 10, 32) for _ in range(2))
     before = {name: value.clone() for name, value in teacher.state_dict().items()}
     images, labels = pictures(rng, 8, 32), torch.arange(8)
-    found = gradients.gradient_similarity(
-        spec, student, Probe(teacher, spec.mean, spec.std, 32), images, labels, seed=0
-    )
+    with layer_seeds() as seeds:
+        found = gradients.gradient_similarity(
+            spec, student, Probe(teacher, spec.mean, spec.std, 32), images, labels, seed=0
+        )
+    assert len(set(seeds)) == spec.epochs == 2
     assert len(found.cosine) == 4
     assert found.steps_per_epoch == 2
     assert all(-1 <= value <= 1 for value in found.cosine)

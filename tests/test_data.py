@@ -165,6 +165,19 @@ def test_the_digest_follows_the_content(tmp_path: Path) -> None:
     assert first == again != other
 
 
+@pytest.mark.parametrize("resize", [None, 16])  # packed: every pixel counts; files that stay there: names and sizes
+@pytest.mark.parametrize("changed", ["train/bee/1.png", "test/cat/0.png"])
+def test_the_digest_follows_every_image(changed: str, resize: int | None, tmp_path: Path) -> None:
+    root = folder_tree(tmp_path / "raw", per_class=2)
+    before = load(tmp_path / "a", spec("imagefolder", root, resize=resize)).digest
+    image = np.array(Image.open(root / changed))
+    if resize:
+        image[:] = 7
+    image[3, 5, 1] ^= 1
+    Image.fromarray(image).save(root / changed)
+    assert load(tmp_path / "b", spec("imagefolder", root, resize=resize)).digest != before
+
+
 def test_decoded_crops_equal_rendered_crops(tmp_path: Path) -> None:
     """Large datasets are cropped by PIL in workers, packed ones by our renderer: the same pixels within rounding."""
     root = folder_tree(tmp_path / "raw", size=(16, 16))
@@ -210,6 +223,8 @@ def test_bad_data_is_named(tmp_path: Path) -> None:
     (root / "train/bee/1.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
     refuse(tmp_path, spec("imagefolder", root), r"cannot decode image .*train/bee/1.png")
     shutil.rmtree(root / "test/cat")
+    refuse(tmp_path, spec("imagefolder", root), "class folder 'cat' is in only one of")
+    (root / "train/cat").rename(root / "test/cat")
     refuse(tmp_path, spec("imagefolder", root), "class folder 'cat' is in only one of")
 
 

@@ -94,6 +94,7 @@ def replayed(store: LabelStore, teacher: Path, view: int, start: int) -> torch.T
     spec, drawn = store.header.spec, store.drawn(view)
     rows = slice(start, min(start + spec["batch"], spec["count"]))
     number = start // spec["batch"]
+    assert drawn.mix == spec["mix"]
     image, box, flip, partner = (
         torch.from_numpy(part[rows]) for part in (drawn.image, drawn.box, drawn.flip, drawn.partner)
     )

@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -345,6 +346,41 @@ def test_every_kind_of_analysis_runs_on_a_real_student(
     assert [entry["place"]["evaluation"] for entry in subjects] == ["e1", "e2"]
     assert KINDS[kind](*subjects, lab_places.stores["l"])
     assert analysed(kind, lab_places, tmp_path).read_bytes() == found.read_bytes()
+
+
+def test_a_teacher_is_fed_with_statistics_of_its_own(lab_places: Places, teacher: Path, tmp_path: Path) -> None:
+    """Not with those of the dataset, which students have."""
+    other = Path(shutil.copytree(teacher, tmp_path / "teacher"))
+    (other / "teacher.json").unlink()
+    write_json(other / "teacher.json", read_json(teacher / "teacher.json") | {"mean": [0.1] * 3, "std": [0.2] * 3})
+    lab = Lab(spec_of("teacher_consistency", [subject(2)]), replace(lab_places, teachers={"t": other}), CPU)
+    assert (list(lab.teacher(subject(2)).mean), list(lab.teacher(subject(2)).std)) == ([0.1] * 3, [0.2] * 3)
+    assert (lab.student(subject(2)).mean, lab.student(subject(2)).std) == ((0.3,) * 3, (0.3,) * 3)
+
+
+def test_the_other_subject_of_a_pair_gives_a_landscape_its_direction(
+    lab_places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four subjects are two pairs, whose networks are told apart by their places."""
+    from hald.analysis import kinds
+
+    subjects = [subject(1 + i % 2, images=f"set{i // 2}") for i in range(4)]
+    lab = Lab(spec_of("landscape", subjects), lab_places, CPU)
+    pairs: list[str] = []
+
+    def asked(one: Subject) -> SimpleNamespace:
+        pairs.append(f"{one.place['images']}-{one.place['evaluation']}")
+        return SimpleNamespace(model=None)
+
+    monkeypatch.setattr(lab, "student", asked)
+    monkeypatch.setattr(kinds, "make_plane", lambda *_: None)
+    monkeypatch.setattr(kinds, "landscape", lambda *_: Stage("soft", 1))  # any dataclass
+    for number in range(4):
+        kinds.landscapes(lab, number)
+    assert pairs == [
+        *("set0-e1", "set0-e2", "set0-e2", "set0-e1"),
+        *("set1-e1", "set1-e2", "set1-e2", "set1-e1"),
+    ]
 
 
 def test_a_student_agrees_with_itself(lab_places: Places) -> None:

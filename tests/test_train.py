@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torchvision.transforms.v2.functional import resized_crop
 
-from conftest import labels_spec, make_labels, run_spec
+from conftest import labels_spec, layer_seeds, make_labels, run_spec
 from hald.errors import UserError
 from hald.files import read_json
 from hald.jobs import Interrupted
@@ -31,7 +31,7 @@ from hald.train.losses import KL, CrossEntropy, Gift, Joint, Lpqld, smooth, soft
 from hald.train.pool import SoftPool, pool_ids
 from hald.train.run import Places, evaluate
 from hald.train.schedule import HeldOut, fixed_starts, goes_on, learning_rate, stage_at, watch
-from hald.train.step import make_optimizer, make_student
+from hald.train.step import Student, make_optimizer, make_student
 from hald.views import View
 from killing import deadly, finish, start
 
@@ -780,6 +780,13 @@ def test_a_whole_training_against_plain_arithmetic(way: str, digits: Path, store
     )  # rounding alone: up to 1.2 %, because AdamW divides small gradients by their own size
 
 
+def test_layers_that_draw_have_new_numbers_in_every_epoch(digits: Path, store: Path, tmp_path: Path) -> None:
+    """Six epochs of two seeds, whatever the stages."""
+    with layer_seeds() as seeds:
+        evaluate(run_spec(), [0, 1], places(digits, store, tmp_path), CPU, IDENTITY)
+    assert len(set(seeds)) == 12
+
+
 def test_the_record(digits: Path, store: Path, tmp_path: Path) -> None:
     target = places(digits, store, tmp_path)
     evaluate(run_spec(), [0, 1], target, CPU, IDENTITY)
@@ -876,12 +883,24 @@ def test_a_signal_in_the_last_epoch_loses_nothing(
 
 
 def test_images_and_labels_that_do_not_belong_are_refused(digits: Path, store: Path, tmp_path: Path) -> None:
-    for changes, message in (({"ipc": 3}, "expects IPC 3 x 10 classes"), ({"batch": 4}, "batches of 8")):
+    for changes, message in (
+        ({"ipc": 3}, "holds 20 images, the run expects IPC 3 x 10 classes"),
+        ({"ipc": 1, "pool": 3}, "holds 20 images, the run expects IPC 1 x 10 classes"),  # they would get other classes
+        ({"batch": 4}, "batches of 8 at 32 px, the run wants 4 at 32 px"),
+        ({"size": 16}, "batches of 8 at 32 px, the run wants 8 at 16 px"),
+    ):
         with pytest.raises(UserError, match=message):
             evaluate(run_spec(**changes), [0], places(digits, store, tmp_path), CPU, IDENTITY)
     with pytest.raises(UserError, match="view 2 of label store .* is not complete"):
         evaluate(run_spec(pool=7), [0], places(digits, store, tmp_path), CPU, IDENTITY)
     assert not (tmp_path / "records").exists()
+
+
+def test_an_infinite_loss_stops(digits: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    losses = torch.tensor([1.0, 2.0, float("inf")])
+    monkeypatch.setattr(Student, "steps", lambda *_: (losses, None, None))
+    with pytest.raises(UserError, match="the loss is inf in batch 2 of 3"):
+        evaluate(run_spec(), [0], places(digits, store, tmp_path), CPU, IDENTITY)
 
 
 def test_a_loss_that_is_not_a_number_stops(

@@ -42,14 +42,14 @@ def views(bench: Bench, variant: tuple[dict[str, Any], dict[str, Any]]) -> Itera
 
 @cases("relabel", running="running", batch="batch")
 def two_teachers(bench: Bench, bn: str) -> Iterator[Check]:
-    """Two teachers, each fed with statistics of its own, weighted 0.7 and 0.4."""
+    """Two teachers, each fed with statistics of its own, weighted 7 and 4."""
     chain = bench.chain(
         images={"method": "real", "bn_mode": bn},
-        labels={"batch": 4, "codec": "i16", "teachers": ["sgd", "adam"], "weights": [0.7, 0.4]},
+        labels={"batch": 4, "codec": "i16", "teachers": ["sgd", "adam"], "weights": [7.0, 4.0]},
     )
     store = zarr.open_group(chain.store(), mode="r")
     images = store["images"][:]
-    teachers = [(bench.teacher("sgd"), 0.7, fed("sgd")), (bench.teacher("adam"), 0.4, fed("adam"))]
+    teachers = [(bench.teacher("sgd"), 7.0, fed("sgd")), (bench.teacher("adam"), 4.0, fed("adam"))]
     z = ref.relabel(images, drawn_view(0, len(images), {}, {}), 4, SIZE, bn, teachers)
     middle = (z.amax(1, keepdim=True) + z.amin(1, keepdim=True)) / 2
     yield Check("labels in steps of 1/80", store["q"][0], (z - middle) * 80, 0.51)

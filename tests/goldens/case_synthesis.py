@@ -109,19 +109,22 @@ def real(bench: Bench) -> Iterator[Check]:
     yield from image_set(bench, {"method": "real", "seed": 4}, pixels, [math.nan] * len(rows))
 
 
-def image_set(bench: Bench, settings: dict[str, Any], pixels: torch.Tensor, losses: list[float]) -> Iterator[Check]:
+def image_set(
+    bench: Bench, settings: dict[str, Any], pixels: torch.Tensor, losses: list[float], resized: bool = True
+) -> Iterator[Check]:
     """A set on disk beside what should be in it, and its grades."""
     folder = bench.chain(images=settings).images()
     group = zarr.open_group(folder, mode="r")
     labels = [c for c in range(CLASSES) for _ in range(2)]
     found = group["images"][:]
-    # where torchvision's float64 and the pipeline's float32 fall on two sides of half a grey level, they differ by one
+    # where torchvision's float64 and the pipeline's float32 fall on two sides of half a grey level, they differ by one:
+    # often in flat parts of crops that were resized
     differ = np.abs(found.astype(int) - pixels.numpy().astype(int))
-    yield Check("mean difference of pixels", differ.mean(), 0, 0.05)
+    yield Check("mean difference of pixels", differ.mean(), 0, 0.04 if resized else 0.002)
     yield Check("share of pixels that differ by more than one", (differ > 1).mean(), 0, 0.01)
     yield Check("classes", group["labels"][:], labels, 0)
     if not math.isnan(losses[0]):
-        yield Check("losses", group["loss"][:], losses, 5e-3)
+        yield Check("losses", group["loss"][:], losses, 1e-3 if resized else 1e-4)
     record = json.loads((folder / "image_set.json").read_text())
     graded = ref.grade(bench.teacher("sgd"), torch.from_numpy(found), labels, fed("sgd"))
     yield Check("classified and diversity", [record["classified"], record["diversity"]], graded, 1e-4)
@@ -149,7 +152,7 @@ OPTIMISED: dict[str, dict[str, Any]] = {
         "method": "sre2l",
         "batch": 3,
         "seed": 7,
-        "recover": RECOVER | {"crop": False, "tv": 0.004, "l2": 0.02},
+        "recover": RECOVER | {"crop": False, "tv": 0.004, "l2": 0.1},
     },
     "sre2l_per_image": {"method": "sre2l", "batch": 3, "seed": 7, "recover": RECOVER | {"per_image": True}},
     "sre2l_patches": {
@@ -226,4 +229,4 @@ def optimised(bench: Bench, settings: dict[str, Any]) -> Iterator[Check]:
                 start = ref.bilinear(start, r["sizes"][0])
             solve(labels, [number] * len(labels), start, (seed, unit), **how)
     wanted = [(label, number) for label in range(CLASSES) for number in range(2)]
-    yield from image_set(bench, settings, torch.stack([images[at] for at in wanted]), [losses[at] for at in wanted])
+    yield from image_set(bench, settings, torch.stack([images[at] for at in wanted]), [losses[at] for at in wanted], "factor" in settings)
