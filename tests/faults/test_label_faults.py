@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -280,6 +281,27 @@ def test_damage_is_named_by_verify_and_refused_by_the_trainer(
         assert not (tmp_path / "records").exists()
 
 
+def rewrite(store: Path, name: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Other content of an array's view 0, in a whole file with the right hash."""
+    array = zarr.open_group(store, mode="r+")[name]
+    array[0] = change(array[0])
+    marker, file = store / "views/00000.json", LabelStore(store).file(name, 0)
+    record = json.loads(marker.read_text())
+    record["files"][name] |= {"bytes": file.stat().st_size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    write_json(marker, record)
+
+
+@pytest.mark.parametrize("name", ["image", "box", "flip", "partner", "cut"])
+def test_deep_verification_draws_the_geometry_again(name: str, store: Path) -> None:
+    def change(values: np.ndarray) -> np.ndarray:
+        return 1 - values if name == "flip" else np.concatenate([values[1::-1], values[2:]])
+
+    rewrite(store, name, change)
+    assert list(verify_store(store)) == []
+    problems = [str(problem) for problem in verify_store(store, deep=2)]
+    assert any(f"array {name} view 0" in problem and "is not what its seed draws" in problem for problem in problems)
+
+
 def test_deep_verification_recomputes_labels(store: Path) -> None:
     assert list(verify_store(store, deep=2)) == []
     edit_header(store, view_settings=LabelStore(store).header.view_settings | {"scale": [0.9, 1.0]})
@@ -288,14 +310,9 @@ def test_deep_verification_recomputes_labels(store: Path) -> None:
 
 
 def test_deep_verification_notices_labels_that_are_not_the_teachers(store: Path) -> None:
-    """Whole files with right hashes, but every logit of view 0 is a tenth too large."""
+    """Whole files with right hashes, but every logit of view 0 is a hundredth too large."""
     assert list(verify_store(store, deep=2)) == []
-    scale = zarr.open_group(store, mode="r+")["scale"]
-    scale[0] = scale[0] * np.float32(1.1)
-    marker, file = store / "views/00000.json", LabelStore(store).file("scale", 0)
-    record = json.loads(marker.read_text())
-    record["files"]["scale"] |= {"bytes": file.stat().st_size, "sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-    write_json(marker, record)
+    rewrite(store, "scale", lambda scale: scale * np.float32(1.01))
     assert list(verify_store(store)) == []
     (problem,) = map(str, verify_store(store, deep=2))
     assert re.search(r"view 0: labels differ from the teacher's by \d+\.\d+ beyond rounding", problem)

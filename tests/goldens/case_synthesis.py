@@ -11,6 +11,7 @@ import torch
 import zarr
 from bench import CLASSES, SIZE, TEACHERS, TRAIN, Bench, Check, case, cases, fed, load_teacher
 from safetensors.torch import load_file
+from torchvision.transforms import functional as tv
 
 
 @cases("statistics", exact="exact", ema="ema0.1")
@@ -107,6 +108,17 @@ def real(bench: Bench) -> Iterator[Check]:
     rows = [data.members(c)[i] for c in range(CLASSES) for i in ref.order("real", 4, c, TRAIN)[:2]]
     pixels = torch.from_numpy(data.train[rows])
     yield from image_set(bench, {"method": "real", "seed": 4}, pixels, [math.nan] * len(rows))
+
+
+@case("synthesis")
+def real_of_encoded_images(bench: Bench) -> Iterator[Check]:
+    """Images of 26 x 20 pixels: resized to 18 by the shorter side, then the centre."""
+    encoded, data = bench.encoded()
+    chain = bench.chain(images={"method": "real", "seed": 4}, dataset=encoded, teacher="adamw")
+    rows = [data.members(c)[i] for c in range(CLASSES) for i in ref.order("real", 4, c, TRAIN)[:2]]
+    pictures = [np.asarray(tv.center_crop(tv.resize(data.train[row], 18), SIZE)) for row in rows]
+    found = zarr.open_group(chain.images(), mode="r")["images"][:]
+    yield Check("pixels", found, np.stack(pictures).transpose(0, 3, 1, 2), 0)
 
 
 def image_set(
@@ -229,4 +241,6 @@ def optimised(bench: Bench, settings: dict[str, Any]) -> Iterator[Check]:
                 start = ref.bilinear(start, r["sizes"][0])
             solve(labels, [number] * len(labels), start, (seed, unit), **how)
     wanted = [(label, number) for label in range(CLASSES) for number in range(2)]
-    yield from image_set(bench, settings, torch.stack([images[at] for at in wanted]), [losses[at] for at in wanted], "factor" in settings)
+    yield from image_set(
+        bench, settings, torch.stack([images[at] for at in wanted]), [losses[at] for at in wanted], "factor" in settings
+    )
