@@ -57,6 +57,7 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.archive": NONE,
     "hald.document": NONE,
     "hald.profile": NONE,
+    "hald.records": NONE,
     "hald.checkpoint": frozenset({"squeeze"}) | TRAINING,
     "hald.cli": NONE,
     "hald.data": DATASETS | SYNTHESIS | TRAINING | {"squeeze"},

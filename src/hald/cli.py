@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_jobs(commands)
     status_command.add_parser(commands)
     _add_archive(commands)
+    _add_records(commands)
     docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
     docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
     docs.set_defaults(run=_docs)
@@ -116,6 +117,26 @@ def _add_archive(commands: Any) -> None:
     )
     _add_config(archive)
     archive.set_defaults(run=_archive)
+
+
+def _add_records(commands: Any) -> None:
+    records = commands.add_parser(
+        "records",
+        help="write the records of the config's experiments into one file, or put them back from there",
+        description="Records of students, analyses and teachers, and hours of work, as JSON Lines:\n\n"
+        "  out    write what is finished into FILE, with the day and this machine: call it where it was made. What\n"
+        "         FILE has of other experiments stays\n"
+        "  in     put FILE's records back into the results, where they are missing, to go on in a fresh clone or on\n"
+        "         another machine. Only what today's settings and code would make again is taken",
+        epilog="examples:\n"
+        "  hald records out studies/cpu/records.jsonl --config 'experiments=[studies/cpu/experiments/base]'\n"
+        "  hald records in studies/cpu/records.jsonl --config 'experiments=[studies/cpu/experiments/base]'",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    records.add_argument("action", choices=["out", "in"])
+    records.add_argument("file", type=Path, metavar="FILE")
+    _add_config(records)
+    records.set_defaults(run=_records)
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -175,6 +196,15 @@ def _archive(options: argparse.Namespace) -> int:
             plan, options.file, shlex.join(["snakemake", "--cores", "all", *(["--config", *asked] if asked else [])])
         )
     )
+    return 0
+
+
+def _records(options: argparse.Namespace) -> int:
+    from hald.plan.config import config_from
+    from hald.records import plans_of, records_in, records_out
+
+    plans = plans_of(config_from(options.config))
+    print((records_out if options.action == "out" else records_in)(plans, options.file))
     return 0
 
 
