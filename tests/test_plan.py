@@ -705,7 +705,7 @@ def test_printed_numbers_against_the_paper() -> None:
 
 def test_a_reduced_study_takes_the_rates_and_numbers_of_what_it_stands_for() -> None:
     """ImageWoof at 64 px with a small network: the released rates of ResNet-18 and the paper's Table 6 beside FADRM."""
-    plan = make_plan({"experiments": ["cpu_study_woof"]}, ROOT)
+    plan = make_plan({"experiments": ["studies/cpu/experiments/woof"]}, ROOT)
     table = plan.tables["study_woof"]
     printed = {(*cell.row, *cell.column): cell.paper.value for cell in table.cells if cell.paper}
     assert printed == {

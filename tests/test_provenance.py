@@ -54,8 +54,6 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.analysis.stored": ANALYSIS,
     "hald.analysis.theory": ANALYSIS,
     "hald.analysis.updates": ANALYSIS,
-    "hald.archive": NONE,
-    "hald.document": NONE,
     "hald.profile": NONE,
     "hald.records": NONE,
     "hald.checkpoint": frozenset({"squeeze"}) | TRAINING,
