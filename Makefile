@@ -12,7 +12,7 @@ CORES ?= $(shell nproc)
 READY := .venv/.ready
 WORKERS = --numprocesses $$(( $(CORES) < 8 ? $(CORES) : 8 )) --dist worksteal
 
-.PHONY: help setup demo report test test-fast test-cluster mutants lint format docs bench-labels bench-train bench-synthesis readme clean
+.PHONY: help setup demo report test test-fast test-cluster mutants lint format docs bench-labels bench-train bench-synthesis readme study-page clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,9 @@ bench-synthesis: $(READY) ## synthesis step against a plain one on the same batc
 readme: demo bench-labels bench-synthesis bench-train ## put the demo's and the benchmarks' tables into the documents
 	@$(BIN)/python docs/fill.py README.md docs/labels.md docs/synthesis.md docs/evaluation.md docs/cluster.md
 	cp results/figures/demo_drift_examples.png docs/drift.png
+
+study-page: $(READY) ## the page and figures of studies/cpu from its records
+	@$(BIN)/python -m studies.make studies/cpu
 
 clean: ## remove results and Snakemake's state (label stores elsewhere stay)
 	@rm -rf results .snakemake

@@ -22,8 +22,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 STORED = ROOT / "tests/fixtures/plan.json.xz"
-EXPERIMENTS = ("demo", "paper")  # and all that begin with:
-STUDY = "cpu_study"
+EXPERIMENTS = ("demo", "paper")  # and all of:
+STUDY = "studies/cpu/experiments"
 # Where data lie and whether they may be fetched is no part of what is computed.
 ELSEWHERE = {"dataset": ("root", "download")}
 
@@ -59,15 +59,14 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 # ---- today's plan, read with today's modules -----------------------------------------------------------------------
 
 
-def planned(config: Path) -> Planned:
-    """All cells of the experiments below a config folder, as the package plans them."""
-    names = sorted(path.stem for path in (config / "experiments").glob("*.yaml"))
+def planned(root: Path) -> Planned:
+    """All cells of the experiments of a project, as the package plans them."""
+    names = sorted(f"{STUDY}/{path.stem}" for path in (root / STUDY).glob("*.yaml"))
     found = Planned()
     before, os.environ["HALD_DATA"] = os.environ.get("HALD_DATA"), "/data"
     try:
-        for name in names:
-            if name in EXPERIMENTS or name.startswith(STUDY):
-                _Reader(found, name, config.parent).read()
+        for name in (*EXPERIMENTS, *names):
+            _Reader(found, name, root).read()
     finally:
         os.environ.pop("HALD_DATA")
         os.environ |= {"HALD_DATA": before} if before is not None else {}
@@ -156,14 +155,15 @@ class _Reader:
 # ---- comparing -----------------------------------------------------------------------------------------------------
 
 
-def read_stored(renamed: Mapping[str, str], file: Path = STORED) -> Planned:
-    """The stored plan, with fields called as they are today: `renamed` maps `kind.old` to `new`."""
+def read_stored(renamed: Mapping[str, str], moved: Mapping[str, str], file: Path = STORED) -> Planned:
+    """The stored plan in today's names: `renamed` maps fields, `kind.old` to `new`, and `moved` experiments."""
     content = json.loads(lzma.decompress(file.read_bytes()))
     nodes = {}
     for name, node in content["nodes"].items():
         kind = node["node"]
         nodes[name] = {renamed.get(f"{kind}.{part}", part): value for part, value in node.items()}
-    return Planned(nodes, content["shown"])
+    shown = {tuple(name.split(":", 1)): value for name, value in content["shown"].items()}
+    return Planned(nodes, {f"{moved.get(name, name)}:{what}": value for (name, what), value in shown.items()})
 
 
 def write_stored(plan: Planned, file: Path) -> None:
@@ -231,14 +231,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--write", type=Path, metavar="FILE", help="store today's plan there")
     options = parser.parse_args()
-    now = planned(ROOT / "config")
+    now = planned(ROOT)
     if options.write:
         write_stored(now, options.write)
         print(f"{options.write}: {len(now.nodes)} pieces of work behind {len(now.shown)} cells and other things shown")
         return 0
-    from test_planned_cells import RENAMED
+    from test_planned_cells import MOVED, RENAMED
 
-    found = differences(read_stored(RENAMED), now)
+    found = differences(read_stored(RENAMED, MOVED), now)
     print("\n".join(found) or "every cell computes what it did")
     return 1 if found else 0
 

@@ -16,7 +16,7 @@ from hald.errors import UserError
 from hald.files import write_json
 from hald.plan import Plan, frozen_plan, make_plan
 from hald.plan.arithmetic import missing_blocks, pool_size, second_moment
-from hald.plan.config import load_config, read_yaml
+from hald.plan.config import experiment_names, load_config, read_yaml
 from hald.plan.jobs import RuleJobs
 from hald.plan.outcome_jobs import OutcomeJobs
 from hald.plan.paper import PLACE, read_paper
@@ -775,7 +775,7 @@ def test_printed_numbers_against_the_paper() -> None:
 
 def test_a_reduced_study_takes_the_rates_and_numbers_of_what_it_stands_for() -> None:
     """ImageWoof at 64 px with a small network: the released rates of ResNet-18 and the paper's Table 6 beside FADRM."""
-    plan = make_plan({"experiments": ["cpu_study_woof"]}, ROOT)
+    plan = make_plan({"experiments": ["studies/cpu/experiments/woof"]}, ROOT)
     table = plan.tables["study_woof"]
     printed = {(*cell.row, *cell.column): cell.paper.value for cell in table.cells if cell.paper}
     assert printed == {
@@ -835,6 +835,31 @@ def test_an_experiment_that_extends_another(root: Path) -> None:
         (folder / "more.yaml").write_text(f"extends: {base}\ntables: {{more: {table}}}\n")
         with pytest.raises(UserError, match=message):
             make_plan({"experiments": ["more"]}, root)
+
+
+def test_an_experiment_with_a_slash_in_its_name_is_a_file(root: Path) -> None:
+    """In `experiments`, `extends`, `includes` and `override`, counted from the project's root."""
+    folder = root / "studies/one/experiments"
+    folder.mkdir(parents=True)
+    table = "{caption: more, images: [rded], ipc: [2], slc: [4], evaluations: [hald], students: [resnet10], seeds: 1}"
+    (folder / "base.yaml").write_text(f"extends: tiny\ntables: {{more: {table}}}\n")
+    (folder / "long.yaml").write_text(f"extends: studies/one/experiments/base\nepochs: 9\ntables: {{long: {table}}}\n")
+    (folder / "both.yaml").write_text("includes: [studies/one/experiments/base, studies/one/experiments/long]\n")
+    raw = {"experiments": ["studies/one/experiments/both"]}
+    assert list(make_plan(raw, root).tables) == ["more", "long"]
+    raw = {
+        "experiments": [str(folder / "base")],
+        "override": {str(folder / "base"): {"tables": {"more": {"seeds": 4}}}},
+    }
+    assert make_plan(raw, root).tables["more"].seeds == 4
+    assert experiment_names(root) == ["tiny", *(f"studies/one/experiments/{name}" for name in ("base", "both", "long"))]
+    with pytest.raises(
+        UserError, match="no experiment 'studies/one/experiments/bas'.*Did you mean 'studies/one/experiments/base'"
+    ):
+        make_plan({"experiments": ["studies/one/experiments/bas"]}, root)
+    (folder / "base.yaml").write_text("extends: studies/one/experiments/long\n")
+    with pytest.raises(UserError, match="circle: studies/one/experiments/base -> studies/one/experiments/long -> "):
+        make_plan({"experiments": ["studies/one/experiments/base"]}, root)
 
 
 def test_values_from_the_command_line_are_typed(root: Path) -> None:

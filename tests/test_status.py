@@ -227,7 +227,7 @@ def test_an_experiment_is_shown_whatever_the_config_says(here: Path, capsys: Cap
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:4]] == ["main", "other", "third"]
     (here / "config/experiments/both.yaml").unlink()
     assert main(["status", "tinny"]) == 1
-    message = "hald: there is no experiment 'tinny' in config/experiments; there are second, tiny\n"
+    message = "hald: there is no experiment 'tinny'; there are second, tiny\n"
     assert capsys.readouterr().err == message
 
 

@@ -1,7 +1,6 @@
 """The `hald` command."""
 
 import argparse
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     runs_command.add_parser(commands)
     _add_jobs(commands)
     status_command.add_parser(commands)
-    _add_archive(commands)
+    _add_records(commands)
     docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
     docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
     docs.set_defaults(run=_docs)
@@ -87,35 +86,24 @@ def _add_jobs(commands: Any) -> None:
     jobs.set_defaults(run=_jobs)
 
 
-def _add_archive(commands: Any) -> None:
-    archive = commands.add_parser(
-        "archive",
-        help="put the config's tables, with compact run records, into one file that documents are made of",
-        description="Tables, figures and records of the config's experiments, as far as they are finished, go into\n"
-        "FILE (JSON, an entry per line), with command, date, versions and this machine: call it where they were made.\n"
-        "What other experiments have put there stays. With --restore records go the other way, into the results, so\n"
-        "that a study goes on in a fresh clone or on another machine; with --adopt also after an upgrade, if you know\n"
-        "that the change does not matter to them. A document docs/NAME.md is made from\n"
-        "docs/study.json and its template docs/NAME.in.md by `snakemake --cores 1 -- docs/NAME.md`;\n"
-        "a template's words:\n\n"
-        "  {{table ID}}  {{figure ID}}  {{teachers}}  {{costs}}\n"
-        "  {{cell ID | ROW | COLUMN}}   {{setting ID | ROW | COLUMN | NAME}}   {{stage ID | ROW | COLUMN | NUMBER}}\n"
-        "  {{gain ID | ROW | COLUMN | ROW | COLUMN}}   {{mean_gain ID | EVALUATION | OTHER | SLC}}\n"
-        "  {{gains ID | EVALUATIONS | OTHER}}   {{stages ID | EVALUATIONS}}   {{labels ID | FIELD}}\n"
-        "  {{paper TABLE | FIELD VALUE, FIELD VALUE}}",
-        epilog="examples:\n  hald archive docs/study.json --config 'experiments=[cpu_study]'\n"
-        "  hald archive docs/study.json --restore --config 'experiments=[cpu_study]'",
+def _add_records(commands: Any) -> None:
+    records = commands.add_parser(
+        "records",
+        help="write the records of the config's experiments into one file, or put them back from there",
+        description="Records of students, analyses and teachers, and hours of work, as JSON Lines:\n\n"
+        "  out    write what is finished into FILE, with the day and this machine: call it where it was made. What\n"
+        "         FILE has of other experiments stays\n"
+        "  in     put FILE's records back into the results, where they are missing, to go on in a fresh clone or on\n"
+        "         another machine. Only what today's settings and code would make again is taken",
+        epilog="examples:\n"
+        "  hald records out studies/cpu/records.jsonl --config 'experiments=[studies/cpu/experiments/base]'\n"
+        "  hald records in studies/cpu/records.jsonl --config 'experiments=[studies/cpu/experiments/base]'",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    archive.add_argument("file", type=Path, metavar="FILE")
-    archive.add_argument("--restore", action="store_true", help="put FILE's records back into the results")
-    archive.add_argument(
-        "--adopt",
-        action="store_true",
-        help="with --restore: also records that other code made with the same settings; they say so",
-    )
-    _add_config(archive)
-    archive.set_defaults(run=_archive)
+    records.add_argument("action", choices=["out", "in"])
+    records.add_argument("file", type=Path, metavar="FILE")
+    _add_config(records)
+    records.set_defaults(run=_records)
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -158,23 +146,12 @@ def _jobs(options: argparse.Namespace) -> int:
     return 0
 
 
-def _archive(options: argparse.Namespace) -> int:
-    from hald.archive import collect, restore
-    from hald.plan import make_plan
+def _records(options: argparse.Namespace) -> int:
     from hald.plan.config import config_from
+    from hald.records import plans_of, records_in, records_out
 
-    if options.adopt and not options.restore:
-        raise UserError("--adopt goes with --restore, which comes before new results are archived")
-    plan = make_plan(config_from(options.config))
-    if options.restore:
-        print(restore(plan, options.file, options.adopt))
-        return 0
-    asked = [pair for pair in options.config if pair.split("=")[0] not in ("results", "stores")]  # where, not what
-    print(
-        collect(
-            plan, options.file, shlex.join(["snakemake", "--cores", "all", *(["--config", *asked] if asked else [])])
-        )
-    )
+    plans = plans_of(config_from(options.config))
+    print((records_out if options.action == "out" else records_in)(plans, options.file))
     return 0
 
 

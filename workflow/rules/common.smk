@@ -50,7 +50,6 @@ wildcard_constraints:
     stage=r"\d+",
     table=r"[^/.]+",
     figure=r"[^/.]+",
-    document=r"[^/.]+",
     analysis=r"[^/]+/[^/]+",
 
 

@@ -6,7 +6,6 @@ localrules:
     table,
     figure,
     preview,
-    document,
 
 
 rule table:
@@ -86,23 +85,3 @@ rule preview:
         "preview of image set {wildcards.images}"
     script:
         "../scripts/preview.py"
-
-
-# A document of archived results: made of its template, the archive (`hald archive`) and the paper's tables alone.
-
-
-rule document:
-    input:
-        template="docs/{document}.in.md",
-        archive="docs/study.json",
-        printed="config/paper/tables.yaml",
-    output:
-        "docs/{document}.md",
-    log:
-        f"{LOGS}/document/{{document}}.log",
-    conda:
-        "../../envs/tables.yaml"
-    message:
-        "writing docs/{wildcards.document}.md"
-    script:
-        "../scripts/document.py"

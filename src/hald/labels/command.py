@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hald.errors import UserError
 from hald.plan import Plan, make_plan
-from hald.plan.config import config_from
+from hald.plan.config import config_from, experiment_names
 from hald.plan.summary import size
 
 if TYPE_CHECKING:  # torch takes seconds to import; help texts should not
@@ -180,14 +180,14 @@ def _adopt(options: argparse.Namespace) -> int:
 
 
 def _all_plans(options: argparse.Namespace) -> list[Plan]:
-    """The config's own plan first, then one for every file of config/experiments."""
+    """The config's own plan first, then one for every experiment of the project."""
     raw = config_from(options.config)
-    names = sorted(path.stem for path in Path("config/experiments").glob("*.yaml"))
-    return [make_plan(raw), *(make_plan({**raw, "experiments": [name], "override": {}}) for name in names)]
+    alone = ({**raw, "experiments": [name], "override": {}} for name in experiment_names())
+    return [make_plan(raw), *map(make_plan, alone)]
 
 
 def _gc(options: argparse.Namespace) -> int:
-    """What no file of config/experiments (nor the config's own choice) needs."""
+    """What no experiment of the project (nor the config's own choice) needs."""
     from hald.labels.gc import find_leftovers, remove
 
     found = list(find_leftovers(_all_plans(options), options.imported, options.others))

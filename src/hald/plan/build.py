@@ -218,7 +218,7 @@ class _Builder:
             threads=ex.threads,
         )
         key = self.add(self.plan.teachers, "squeeze", spec, f"{ex.dataset}/{short(teacher.arch)}")
-        self.plan.floors[key] = dataset.floor
+        self.plan.floors[key], self.plan.names[key] = dataset.floor, name
         return key
 
     @_once

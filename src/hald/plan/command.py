@@ -4,18 +4,16 @@ import argparse
 import shutil
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from hald.errors import UserError
 from hald.jobs import duration
 from hald.plan.activity import FRESH
-from hald.plan.config import config_from, read_yaml
+from hald.plan.config import config_from, experiment_file, experiment_names, read_yaml
 from hald.plan.model import Plan
 from hald.plan.status import Line, Status, status
 from hald.plan.summary import size
 
-EXPERIMENTS = Path("config/experiments")
 INTERVAL = 10.0
 CLEAR = "\x1b[2J\x1b[H"
 BAR = 16  # characters, where the terminal has room for them
@@ -47,7 +45,7 @@ def add_parser(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "experiment", nargs="?", help="a file of config/experiments/ (without .yaml); default: what the config says"
+        "experiment", nargs="?", help="its name, as in `experiments` of the config; default: all that the config names"
     )
     parser.add_argument(
         "--watch",
@@ -93,10 +91,9 @@ def _run(options: argparse.Namespace) -> int:
 
 def only(name: str, raw: dict[str, Any]) -> dict[str, Any]:
     """The config for one experiment, whatever others it names."""
-    known = sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
-    if name not in known:
-        raise UserError(f"there is no experiment '{name}' in {EXPERIMENTS}; there are {', '.join(known) or 'none'}")
-    parts = {name, *read_yaml(EXPERIMENTS / f"{name}.yaml").get("includes", [])}
+    if not experiment_file(name).is_file():
+        raise UserError(f"there is no experiment '{name}'; there are {', '.join(experiment_names()) or 'none'}")
+    parts = {name, *read_yaml(experiment_file(name)).get("includes", [])}
     override = {key: value for key, value in dict(raw.get("override") or {}).items() if key in parts}
     return {**raw, "experiments": [name], "override": override}
 

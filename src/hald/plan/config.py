@@ -41,11 +41,10 @@ def load_config(raw: dict[str, Any] | None = None, root: Path = Path()) -> tuple
     config = from_dict(Config, raw)
     experiments = {}
     standard = read_yaml(folder / "evaluations.yaml")
-    for name, own in _experiment_files(config.experiments, folder / "experiments").items():
-        path = folder / "experiments" / f"{name}.yaml"
+    for name, own in _experiment_files(config.experiments, root).items():
         content = merge(merge({"evaluations": standard}, own), config.override.get(name) or {})
         _apply_presets(content, folder / "presets.yaml", f"experiment '{name}'")
-        _validate(content, {"$ref": "#/$defs/Experiment", "$defs": schema["$defs"]}, str(path))
+        _validate(content, {"$ref": "#/$defs/Experiment", "$defs": schema["$defs"]}, str(experiment_file(name, root)))
         experiments[name] = from_dict(Experiment, content)
     unused = sorted(config.override.keys() - experiments.keys())
     if unused:
@@ -70,38 +69,51 @@ def _apply_presets(content: dict[str, Any], path: Path, where: str) -> None:
         images[name] = merge(known[entry["preset"]], entry)
 
 
-def _experiment_files(names: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
+def experiment_file(name: str, root: Path = Path()) -> Path:
+    """File of an experiment: a name with a slash is its path from `root`, without the suffix."""
+    return root / (f"{name}.yaml" if "/" in name else f"config/experiments/{name}.yaml")
+
+
+def experiment_names(root: Path = Path()) -> list[str]:
+    """All experiments of the project: those of config/experiments, then those of the studies."""
+    studies = sorted(root.glob("studies/*/experiments/*.yaml"))
+    names = [path.relative_to(root).with_suffix("").as_posix() for path in studies]
+    return sorted(path.stem for path in (root / "config/experiments").glob("*.yaml")) + names
+
+
+def _experiment_files(names: Iterable[str], root: Path) -> dict[str, dict[str, Any]]:
     """Content of experiments by name; one that only `includes` others stands for them."""
     found: dict[str, dict[str, Any]] = {}
     for name in names:
-        path = folder / f"{name}.yaml"
-        content = _experiment(name, folder)
+        path = experiment_file(name, root)
+        content = _experiment(name, root)
         if "includes" not in content:
             found[name] = content
             continue
         if len(content) > 1 or not isinstance(content["includes"], list) or name in content["includes"]:
             raise UserError(f"{path}: an experiment that includes others holds the list `includes` and nothing else")
-        found |= _experiment_files(content["includes"], folder)
+        found |= _experiment_files(content["includes"], root)
     return found
 
 
-def _experiment(name: str, folder: Path, extended_by: tuple[str, ...] = ()) -> dict[str, Any]:
+def _experiment(name: str, root: Path, extended_by: tuple[str, ...] = ()) -> dict[str, Any]:
     """Content of one experiment's file, laid over what it `extends`: another experiment without its outcomes."""
-    path = folder / f"{name}.yaml"
+    path = experiment_file(name, root)
     if not path.is_file():
-        known = sorted(file.stem for file in folder.glob("*.yaml"))
         asked = f" (experiment '{extended_by[-1]}' extends it)" if extended_by else ""
-        raise UserError(f"there is no experiment '{name}'{asked}: {path} does not exist. {suggest(name, known)}")
+        raise UserError(
+            f"there is no experiment '{name}'{asked}: {path} does not exist. {suggest(name, experiment_names(root))}"
+        )
     content = read_yaml(path)
     base = content.pop("extends", None)
     if base is None:
         return content
     chain = (*extended_by, name)
-    if not isinstance(base, str) or "/" in base:
+    if not isinstance(base, str):
         raise UserError(f"{path}: `extends` names one other experiment, found {base!r}")
     if base in chain:
         raise UserError(f"{path}: experiments extend each other in a circle: {' -> '.join((*chain, base))}")
-    inherited = _experiment(base, folder, chain)
+    inherited = _experiment(base, root, chain)
     if "includes" in inherited:
         raise UserError(
             f"{path}: '{base}' only includes other experiments; `extends` needs one with settings of its own"

@@ -38,6 +38,7 @@ class Plan:
     analyses: dict[str, AnalysisSpec] = field(default_factory=dict)
     figures: dict[str, FigureSpec] = field(default_factory=dict)
     slugs: dict[str, str] = field(default_factory=dict)  # readable name of every key
+    names: dict[str, str] = field(default_factory=dict)  # what its experiment calls a teacher or an analysis
     views: dict[str, int] = field(default_factory=dict)  # views that the runs need of each label store
     unit_counts: dict[str, int] = field(default_factory=dict)  # units that the sets need of each ranking or units
     seeds: dict[str, int] = field(default_factory=dict)  # seeds that the tables need of each run

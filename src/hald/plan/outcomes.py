@@ -127,7 +127,9 @@ class Outcomes:
             options["runs"] = [to_dict(run) for run in runs]
         ex = self.b.experiment
         spec = AnalysisSpec(settings.kind, self.b.dataset(), subjects, reference, options, ex.threads)
-        return self.b.add(self.b.plan.analyses, "analysis", spec, f"{ex.dataset}/{name}")
+        key = self.b.add(self.b.plan.analyses, "analysis", spec, f"{ex.dataset}/{name}")
+        self.b.plan.names[key] = name
+        return key
 
     def _run_spec(self, subject: Subject) -> RunSpec:
         """The training that an analysis does itself."""

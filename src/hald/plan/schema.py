@@ -107,8 +107,9 @@ def document() -> str:
 
 HEAD = """# Configuration
 
-`config.yaml` names the experiments and the places; each file of `experiments/` is one experiment; `datasets.yaml` holds
-the known datasets. Unknown keys are refused. `hald plan` prints what a configuration amounts to without doing it.
+`config.yaml` names the experiments and the places; each file of `experiments/` is one experiment, and a name with a
+slash is the path of one elsewhere (`studies/cpu/experiments/base`); `datasets.yaml` holds the known datasets. Unknown
+keys are refused. `hald plan` prints what a configuration amounts to without doing it.
 
     snakemake --cores all --config 'experiments=[demo]'                            # another experiment
     snakemake --cores all --config 'override={demo: {evaluations: {hald: {hard_epochs: 30}}}}'   # one setting, tried

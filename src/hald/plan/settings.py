@@ -192,7 +192,9 @@ class Config:
     """config/config.yaml: which experiments, and where things are kept."""
 
     experiments: tuple[str, ...] = option(
-        "Names of files in config/experiments/ (without .yaml)", ("demo",), minItems=1
+        "Files of config/experiments/ by name (without .yaml), others by path: studies/cpu/experiments/base",
+        ("demo",),
+        minItems=1,
     )
     results: str = option("Folder of everything that is made", "results")
     stores: str = option(

@@ -79,7 +79,7 @@ STEP_AXES = {"size": "RMS of a step / learning rate", "logits": "RMS of the logi
 def update_sizes(results: Mapping[str, Result]) -> Figure:
     """AdamW's steps and the logits along a staged training: evaluation -> Updates; a column of panels each.
 
-    Results of earlier code, which archives may hold, have no logits.
+    Results of earlier code, which a study may hold, have no logits.
     """
     shown = [name for name in STEP_AXES if all(name in found for found in results.values())]
     figure, rows = panels(len(shown), len(results), 3.4, 2.6)
