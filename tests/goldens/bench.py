@@ -39,7 +39,7 @@ RECIPE = {"epochs": 2, "batch": 10, "lr": 0.05, "weight_decay": 0.003, "warmup":
 TEACHERS: dict[str, dict[str, Any]] = {
     "sgd": {"recipe": RECIPE | {"optimizer": "sgd", "crop": "padded", "padding": 3}},
     "adam": {
-        "recipe": RECIPE | {"optimizer": "adam", "lr": 0.04, "crop": "resized"},
+        "recipe": RECIPE | {"optimizer": "adam", "lr": 0.04, "crop": "resized", "epochs": 3, "warmup": 2},
         "seed": 5,
         "mean": list(OTHER[0]),
         "std": list(OTHER[1]),
