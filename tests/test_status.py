@@ -20,7 +20,7 @@ from hald.plan import todo as work
 from hald.plan.activity import FRESH
 from hald.plan.config import config_from
 from hald.plan.status import Cells, status
-from hald.plan.summary import report
+from hald.plan.summary import report, table_costs
 from hald.plan.todo import Todo, everything
 from hald.train.command import planned
 
@@ -190,6 +190,20 @@ def test_time_left_is_that_of_everything_missing_upstream(here: Path) -> None:
     assert not status(plan).tables[1].finished  # the table is not written yet
     write_table(plan, "other")
     assert status(plan).tables[1].finished
+
+
+def test_a_tables_own_cost_is_that_of_its_labels_and_students(here: Path) -> None:
+    """By hand: `main` has two evaluations of 3 and 4 epochs with two seeds each, on 20 images, and two views."""
+    plan = make_plan()
+    runs = [plan.runs[cell.run] for cell in plan.tables["main"].cells]
+    assert [cost.hours for cost in table_costs(plan)] == [None, None]
+    timing(plan, runs[0].effort[0], seconds=3600, work=20, number=0)  # an hour an epoch
+    assert [cost.hours for cost in table_costs(plan)] == [None, None]  # nothing is known of labels
+    timing(plan, plan.labels[runs[0].labels].effort[0], seconds=1800, work=20, number=1)  # half an hour a view
+    main, other = table_costs(plan)
+    assert (main.students, main.images, main.hours) == (4, 2 * (3 + 4) * 20, 2 * (3 + 4) + 2 * 0.5)
+    assert (other.students, other.images, other.hours) == (1, 4 * 20, 4 + 0.5)
+    assert main.label_bytes == 2 * plan.labels[runs[0].labels].view_bytes
 
 
 def test_output(here: Path, capsys: Capture) -> None:
