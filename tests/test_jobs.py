@@ -13,7 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import TINY_DEMO, copy_known
+from conftest import (
+    TINY_DEMO,
+    copy_known,
+    images_spec,
+    labels_spec,
+    ranking_spec,
+    run_spec,
+    statistics_spec,
+    teacher_spec,
+    units_spec,
+)
 from hald.cli import main
 from hald.errors import UserError
 from hald.files import write_json
@@ -22,6 +32,7 @@ from hald.lease import lease_device, names
 from hald.plan import make_plan
 from hald.plan.sizes import SHORTEST, fitting
 from hald.scratch import staged
+from hald.specs.teacher import Recipe
 from hald.slurm import queued_jobs, require_no_earlier_jobs, runs_now, wait_for_jobs
 
 
@@ -128,6 +139,24 @@ def test_a_dataset_is_staged_where_there_is_scratch(
     monkeypatch.setattr("hald.scratch.SPARE", 1 << 60)
     monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path.parent))
     assert staged(work) == work  # no room
+
+
+def test_amounts_of_work_by_hand() -> None:
+    """What estimates and sizes of jobs multiply with recorded seconds: for one unit of each kind of work."""
+    work = {
+        18: ranking_spec(mipc=6, num_crop=3),  # crops of a class that are scored
+        1: statistics_spec(),
+        20: units_spec("sre2l"),  # five classes, four iterations
+        40: units_spec("fadrm"),  # in two stages
+        8: units_spec("lpld"),  # two images of a class
+        30: images_spec(ipc=3),
+        25: labels_spec(count=25),
+        120: run_spec(),  # six epochs of twenty images
+        7: teacher_spec(recipe=Recipe(epochs=7)),
+        0.1: teacher_spec(recipe=None),
+    }
+    assert {spec.effort[1]: spec for spec in work.values()} == work
+    assert run_spec().effort[0] == "evaluate small/resnet10-w4@32"
 
 
 @pytest.fixture

@@ -383,6 +383,14 @@ def test_the_other_subject_of_a_pair_gives_a_landscape_its_direction(
     ]
 
 
+def test_laws_about_several_labels_of_an_image_need_several(lab_places: Places) -> None:
+    from hald.analysis.kinds import laws
+
+    lab = Lab(spec_of("theory", [subject(2, slc=3)]), lab_places, CPU)
+    with pytest.raises(UserError, match=r"SLC 3 at IPC 2 gives 1 for each, ask for slc: 4 or more"):
+        laws(lab, 0)
+
+
 def test_a_student_agrees_with_itself(lab_places: Places) -> None:
     from hald.analysis.kinds import KINDS as FOUND
 

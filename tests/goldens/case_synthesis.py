@@ -138,6 +138,8 @@ def image_set(
     if not math.isnan(losses[0]):
         yield Check("losses", group["loss"][:], losses, 1e-3 if resized else 1e-4)
     record = json.loads((folder / "image_set.json").read_text())
+    if settings["method"] == "rded":
+        yield Check("images looked at", record["mipc_used"], [settings["mipc"]] * CLASSES, 0)
     graded = ref.grade(bench.teacher("sgd"), torch.from_numpy(found), labels, fed("sgd"))
     yield Check("classified and diversity", [record["classified"], record["diversity"]], graded, 1e-4)
 
