@@ -8,6 +8,8 @@ import ast
 import functools
 import hashlib
 import importlib.metadata
+import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hald.keys import canonical
@@ -72,7 +74,7 @@ def read_sources(folder: Path = SOURCE) -> dict[str, str]:
     return sources
 
 
-def code_digests(sources: dict[str, str] | None = None) -> dict[str, str]:
+def code_digests(sources: Mapping[str, str] | None = None) -> dict[str, str]:
     """Digest of the code behind each stage (of this package, or of given sources)."""
     sources = read_sources() if sources is None else sources
     digests = {}
@@ -82,7 +84,7 @@ def code_digests(sources: dict[str, str] | None = None) -> dict[str, str]:
     return digests
 
 
-def closure(entries: tuple[str, ...], sources: dict[str, str]) -> frozenset[str]:
+def closure(entries: Iterable[str], sources: Mapping[str, str]) -> frozenset[str]:
     """The modules of this package that `entries` import, directly or not, themselves included."""
     seen: set[str] = set()
     waiting = set(entries)
@@ -123,10 +125,16 @@ def without_words(source: str) -> ast.Module:
 
 def _strip_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     if ast.get_docstring(node, clean=False) is not None:
-        nothing = [] if isinstance(node, ast.Module) else [ast.copy_location(ast.Pass(), node.body[0])]
+        nothing: list[ast.stmt] = [] if isinstance(node, ast.Module) else [ast.copy_location(ast.Pass(), node.body[0])]
         node.body = node.body[1:] or nothing
 
 
 def versions(*packages: str) -> dict[str, str]:
     """Installed versions, for records."""
     return {name: importlib.metadata.version(name) for name in packages}
+
+
+if __name__ == "__main__":  # `hald bless` asks earlier commits for their digests, and for the modules behind them
+    known = read_sources()
+    behind = {stage: sorted(closure(entries, known)) for stage, entries in ENTRY.items()}
+    print(json.dumps({"digests": code_digests(known), "modules": behind}))

@@ -18,23 +18,28 @@ STAGES = tuple(stage for stage in ENTRY if stage not in ("tables", "figures"))
 Versions = list[dict[str, Any]]  # [{"version": 1, "digests": ["…"]}], oldest first
 
 
-def ledger_file(stage: str, folder: Path = LEDGER) -> Path:
+def ledger_file(stage: str) -> Path:
     """The file with the versions of a stage."""
-    return folder / f"{stage}.json"
+    return LEDGER / f"{stage}.json"
 
 
-def versions_of(stage: str, folder: Path = LEDGER) -> Versions:
+def versions_of(stage: str) -> Versions:
     """The versions of a stage, none if it was never blessed."""
-    file = ledger_file(stage, folder)
+    file = ledger_file(stage)
     return list(read_json(file)) if file.exists() else []
 
 
-def code_name(stage: str, digest: str, folder: Path = LEDGER) -> str:
+def version_of(stage: str, digest: str) -> int | None:
+    """The newest version that has this code."""
+    found = [int(entry["version"]) for entry in versions_of(stage) if digest in entry["digests"]]
+    return found[-1] if found else None
+
+
+def code_name(stage: str, digest: str) -> str:
     """What keys call the code of a stage: its version, or the digest itself if no version has it."""
-    found = [entry["version"] for entry in versions_of(stage, folder) if digest in entry["digests"]]
-    return f"{stage}:{found[-1] if found else digest}"
+    return f"{stage}:{version_of(stage, digest) or digest}"
 
 
-def code_names(digests: Mapping[str, str], folder: Path = LEDGER) -> dict[str, str]:
+def code_names(digests: Mapping[str, str]) -> dict[str, str]:
     """The names of the code of all stages that have keys."""
-    return {stage: code_name(stage, digests[stage], folder) for stage in STAGES}
+    return {stage: code_name(stage, digests[stage]) for stage in STAGES}
