@@ -6,7 +6,7 @@ modules are no changes, while a name that now means another function is one.
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -81,7 +81,8 @@ class Code:
         bound = _bound(node)
         loose = not bound or not isinstance(node, (*FUNCTION, ast.ClassDef, ast.Assign, ast.AnnAssign))
         names = {where for s in statements for _, where in s.meanings} if loose else {f"{module}:{n}" for n in bound}
-        place = f"{module}:{text if loose else ', '.join(sorted(bound))}"
+        number = sum(unit.loose and unit.statements[0].module == module for unit in self.units.values())
+        place = f"{module}:{number if loose else ', '.join(sorted(bound))}"
         while place in self.units:  # bound once more
             place += "'"
         return Unit(place, frozenset(names), loose, text, statements)
@@ -105,7 +106,7 @@ class Code:
             if not function:  # its head runs on import, but counts when the function is called
                 lines, binds = range(node.body[0].lineno, (node.end_lineno or first) + 1), frozenset()
         meanings = frozenset((name, where) for part in own for name, where in self._meaning(part, scope))
-        words = frozenset(word for part in own for word in _words(part))
+        words = frozenset(word for part in own for word in _words(part)) - binds
         head = inner if isinstance(node, FUNCTION) else function
         yield Statement(module, first, lines, f"{nested}|{_head(node)}", meanings, words, head, binds)
         for name, body in bodies.items():
@@ -148,56 +149,80 @@ class Code:
             waiting = [s for unit in fresh for s in unit.statements if whole or not s.function]
         return places, words
 
+    def run(self, lines: Lines) -> list[Unit]:
+        """Functions and classes of which these lines run something."""
+        return [unit for unit in self.units.values() if any(s.function and s.is_in(lines) for s in unit.statements)]
+
     def used(self, lines: Lines) -> tuple[set[str], set[str]]:
         """The places and words that count where these lines are run."""
-        run = [unit for unit in self.units.values() if any(s.function and s.is_in(lines) for s in unit.statements)]
+        run = self.run(lines)
         start = [s for unit in run for s in unit.statements if not s.function or s.is_in(lines)]
         places, words = self.named(start, whole=False)
         return places.union(*(unit.names for unit in run)), words
 
-    def reachable(self, entries: Iterable[str]) -> set[str]:
-        """The places that the definitions of some modules can come to, by what they name."""
-        own = [unit for unit in self.units.values() if unit.place.partition(":")[0] in entries]
+    def reachable(self, entries: Iterable[str], lines: Lines) -> set[str]:
+        """The places that a stage can come to: named by its entry modules, or by what these lines run, and so on."""
+        own = [unit for unit in self.units.values() if unit.place.partition(":")[0] in entries] + self.run(lines)
         places, _ = self.named((s for unit in own for s in unit.statements), whole=True)
         return places.union(*(unit.names for unit in own))
 
 
 def unseen_changes(old: Code, new: Code, entries: Iterable[str], lines: Lines) -> list[Unseen]:
-    """Changes of the code that a stage's entry modules come to, which none of these lines, all that was run, shows."""
+    """Changes of code that a stage can come to, which none of these lines, all that its golden cases run, shows."""
     before = _counterparts(old, new)
-    moved = {
-        name: was
-        for place, unit in before.items()
-        if not unit.loose
-        for name, was in zip(sorted(new.units[place].names), sorted(unit.names), strict=False)
-    }
-    places, words = new.used(lines)
-    reachable = new.reachable(entries)
-    found = []
+    moved = {name: was for place, unit in before.items() for name, was in _renamed(unit, new.units[place])}
+    reachable, shown = new.reachable(entries, lines), Shown(new, lines)
+    found = set()
     for place, unit in new.units.items():
-        was = before[place].statements if place in before else ()
-        if not unit.names & reachable and not (unit.loose and not unit.names):
-            continue
-        is_used = bool(unit.names & places)
-        is_now = [_identity(s, moved) for s in unit.statements]
-        matcher = SequenceMatcher(None, [_identity(s, {}) for s in was], is_now, autojunk=False)
-        for what, i, j, k, m in matcher.get_opcodes():
-            if what == "equal":
-                continue
-            for s in unit.statements[k:m]:
-                counts = is_used and (unit.loose or s is unit.statements[0] or bool(s.binds & words))
-                if not (s.is_in(lines) if s.function else counts):
-                    found.append(Unseen(s.module, s.line, s.head))
-            replaced = {s.function for s in unit.statements[k:m]}
-            for s in (s for s in was[i:j] if s.function not in replaced):
-                around = [n for n in unit.statements if n.function == s.function and s.function]
-                if not (any(n.is_in(lines) for n in around) if around else is_used):
-                    at = (around or unit.statements)[0]
-                    found.append(Unseen(at.module, at.line, f"(was) {s.head}"))
+        if unit.names & reachable or not unit.names:
+            for removed, added in _edits(before.get(place), unit, moved):
+                found |= {Unseen(s.module, s.line, s.head) for s in added if not shown.is_run(unit, s)}
+                functions = {s.function for s in added}
+                for s in removed:
+                    if s.function not in functions and (at := shown.missing_around(unit, s)):
+                        found.add(Unseen(at.module, at.line, f"(removed) {s.head}"))
     kept = {unit.place for unit in before.values()}
-    gone = [unit for place, unit in old.units.items() if place not in kept and unit.loose]
-    found += [Unseen(unit.statements[0].module, 1, f"(was) {unit.statements[0].head}") for unit in gone]
-    return sorted(set(found), key=lambda one: (one.module, one.line, one.text))
+    for unit in old.units.values():
+        if unit.loose and unit.place not in kept:
+            found.add(Unseen(unit.statements[0].module, 1, f"(removed) {unit.statements[0].head}"))
+    return sorted(found, key=lambda one: (one.module, one.line, one.text))
+
+
+class Shown:
+    """What of a stage's code counts where some lines are run."""
+
+    def __init__(self, code: Code, lines: Lines) -> None:
+        self.lines = lines
+        self.places, self.words = code.used(lines)
+
+    def is_run(self, unit: Unit, statement: Statement) -> bool:
+        """Whether a statement is run; what runs on import has to be used. (A `raise` makes no number.)"""
+        if statement.function:
+            return statement.is_in(self.lines) or statement.head.startswith("raise")
+        whole = unit.loose or statement is unit.statements[0]
+        return bool(unit.names & self.places) and (whole or bool(statement.binds & self.words))
+
+    def missing_around(self, unit: Unit, removed: Statement) -> Statement | None:
+        """Where a removed statement was, if nothing of the function around it is run."""
+        around = [s for s in unit.statements if s.function == removed.function and s.function]
+        is_run = any(s.is_in(self.lines) for s in around) if around else bool(unit.names & self.places)
+        return None if is_run else (around or unit.statements)[0]
+
+
+def _edits(
+    was: Unit | None, unit: Unit, moved: Mapping[str, str]
+) -> Iterator[tuple[Sequence[Statement], Sequence[Statement]]]:
+    """Statements that are no longer in a unit, and those that came in their place."""
+    old = was.statements if was else ()
+    before, now = [_identity(s, {}) for s in old], [_identity(s, moved) for s in unit.statements]
+    for what, i, j, k, m in SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
+        if what != "equal":
+            yield old[i:j], unit.statements[k:m]
+
+
+def _renamed(was: Unit, unit: Unit) -> Iterator[tuple[str, str]]:
+    """The places by which others name a unit, with those of before."""
+    return zip(sorted(unit.names), sorted(was.names), strict=False) if not unit.loose else iter(())
 
 
 def _counterparts(old: Code, new: Code) -> dict[str, Unit]:
