@@ -48,10 +48,10 @@ def bless(names: Sequence[str], everything: bool, new: Sequence[str]) -> int:
     for stage in asked:
         if stage not in waiting:
             print(f"{stage}: nothing to bless, the ledger has its code as {code_name(stage, digests[stage])}")
-    if not waiting:
-        return 0
-    found = run_goldens(waiting)
-    refused = {stage: problem for stage in waiting if (problem := _problem(stage, found[stage], stage in renewed))}
+    refused = {stage: problem for stage in waiting if stage not in renewed and (problem := _without_past(stage))}
+    ready = [stage for stage in waiting if stage not in refused]
+    found = run_goldens(ready) if ready else {}
+    refused |= {stage: problem for stage in ready if (problem := _problem(stage, found[stage], stage in renewed))}
     for stage in waiting:
         if stage not in refused:
             version = _enter(stage, digests[stage], stage in renewed)
@@ -171,6 +171,18 @@ def _around(context: Any, case: str) -> Any:
 # ---- verdict ---------------------------------------------------------------------------------------------------------
 
 
+def _without_past(stage: str) -> str:
+    """Why there is nothing that the code of a stage could be compared with; empty if there is."""
+    if not versions_of(stage):
+        return f"It has no version yet. Begin one: hald bless --new-version {stage}"
+    if blessed(stage) is None:
+        return (
+            "No commit has the code that was blessed last, so there is nothing to compare with. Commit the source with "
+            f"its ledger before the next change, or begin a new version: hald bless --new-version {stage}"
+        )
+    return ""
+
+
 def _problem(stage: str, found: Goldens, renewed: bool) -> str:
     """Why a stage cannot be blessed; empty if it can."""
     if not found.cases:
@@ -179,15 +191,8 @@ def _problem(stage: str, found: Goldens, renewed: bool) -> str:
         return _listed(f"{len(found.wrong)} numbers are not as expected:", found.wrong)
     if renewed:
         return ""
-    if not versions_of(stage):
-        return f"It has no version yet. Begin one: hald bless --new-version {stage}"
-    before = blessed(stage)
-    if before is None:
-        return (
-            "No commit has the code that was blessed last, so there is nothing to compare with. Commit the source with "
-            f"its ledger before the next change, or begin a new version: hald bless --new-version {stage}"
-        )
-    sources, entries = read_sources(), ENTRY[stage]
+    before, sources, entries = blessed(stage), read_sources(), ENTRY[stage]
+    assert before is not None
     old, new = Code(before.sources, before.modules[stage]), Code(sources, closure(entries, sources))
     unseen = [f"{_path(u.module)}:{u.line}: {u.text}" for u in unseen_changes(old, new, entries, found.lines)]
     if not unseen:
@@ -231,6 +236,7 @@ class Commit:
     modules: dict[str, list[str]]
 
 
+@functools.cache
 def blessed(stage: str) -> Commit | None:
     """The last commit whose code behind a stage is the one that was blessed last; None if there is none.
 
