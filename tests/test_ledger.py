@@ -2,9 +2,12 @@
 
 import ast
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -173,6 +176,7 @@ class Checkout:
     """A git checkout of the project whose code is of version 1."""
 
     project: Project
+    forks: "subprocess.Popen[str]"
 
     def git(self, *words: str) -> None:
         self.project.call(["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *words])
@@ -180,10 +184,14 @@ class Checkout:
     def edit(self, file: str, old: str, new: str) -> None:
         self.project.edit(file, old, new)
 
-    def bless(self, *words: str) -> tuple[int, str]:
-        """The command's exit code, and what it says."""
-        done = self.project.call([sys.executable, "-m", "hald.cli", "bless", *words], check=False)
-        return done.returncode, done.stdout
+    def bless(self, *words: str, case: str | None = None) -> tuple[int, str]:
+        """The command's exit code, and what it says; `case`: where that is the only golden case."""
+        assert self.forks.stdin
+        assert self.forks.stdout
+        print(json.dumps({"folder": str(self.project.folder), "words": words, "case": case}), file=self.forks.stdin)
+        self.forks.stdin.flush()
+        code, said = json.loads(self.forks.stdout.readline())
+        return code, said
 
     def versions(self, stage: str) -> list[int]:
         """How many digests each version of a stage has."""
@@ -191,8 +199,17 @@ class Checkout:
         return [len(entry["digests"]) for entry in json.loads(file.read_text())]
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator["subprocess.Popen[str]"]:
+    """What runs `hald bless` in copies of the project."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, str(ROOT / "tests/forked.py")], **pipes) as process:
+        yield process
+        process.stdin.close()
+
+
 @pytest.fixture
-def checkout(tmp_path: Path) -> Checkout:
+def checkout(tmp_path: Path, forks: "subprocess.Popen[str]") -> Checkout:
     copy_project(tmp_path)
     ignored = shutil.ignore_patterns("__pycache__", "test_*.py")
     shutil.copytree(ROOT / "tests/goldens", tmp_path / "tests/goldens", ignore=ignored)
@@ -202,7 +219,7 @@ def checkout(tmp_path: Path) -> Checkout:
         if stage in STAGES:
             file = tmp_path / f"src/hald/ledger/{stage}.json"
             file.write_text(json.dumps([{"version": 1, "digests": [digest]}]))
-    known = Checkout(Project(tmp_path))
+    known = Checkout(Project(tmp_path), forks)
     known.git("init", "--quiet")
     known.git("add", "src", "tests")
     known.git("commit", "--quiet", "--message", "version 1")
@@ -282,8 +299,9 @@ def test_the_first_blessing_asks_for_a_version_and_the_source_has_to_be_committe
     assert "No commit has the code that was blessed last" in checkout.bless("dataset.imagefolder")[1]
 
 
-def test_bless_needs_a_checkout_and_a_stage(tmp_path: Path) -> None:
-    installed = Checkout(Project(tmp_path))
+@pytest.mark.slow
+def test_bless_needs_a_checkout_and_a_stage(tmp_path: Path, forks: "subprocess.Popen[str]") -> None:
+    installed = Checkout(Project(tmp_path), forks)
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
     code, said = installed.bless("--all")
     assert (code, said.count("\n")) == (1, 1)
@@ -295,3 +313,105 @@ def test_bless_needs_a_checkout_and_a_stage(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     assert "hald: say which stages to bless, or --all. Changed code:" in installed.bless()[1]
     assert "hald: there is no stage 'relabl' in the ledger. Did you mean 'relabel'?" in installed.bless("relabl")[1]
+
+
+# For every module in which a golden case sees one: a constant, another value, the case, and a stage that it is of.
+CONSTANTS = {
+    "hald.analysis.consistency": ("turn = 0", "turn = 1", "analysis_crop_consistency", "analysis"),
+    "hald.analysis.crops": ("CROP_WIDTH + 1 :]", "CROP_WIDTH + 2 :]", "analysis_lvsd", "analysis"),
+    "hald.analysis.drift": ("True)[1]", "True)[2]", "analysis_drift", "analysis"),
+    "hald.analysis.embedding": (") < 2 or", ") < 3 or", "analysis_embedding", "analysis"),
+    "hald.analysis.gradients": (" lr=1e-3", " lr=0.0015", "analysis_gradients", "analysis"),
+    "hald.analysis.jitter": ("range(4):", "range(5):", "analysis_lvsd", "analysis"),
+    "hald.analysis.kinds": ("= 100 * drift", "= 101 * drift", "analysis_lvsd", "analysis"),
+    "hald.analysis.lab": ("teacher(0)", "teacher(1)", "analysis_gradients", "analysis"),
+    "hald.analysis.landscape": ("-1, 1, resolution", "-1, 2, resolution", "analysis_landscape", "analysis"),
+    "hald.analysis.lvsd": ("correction=1)", "correction=0)", "analysis_lvsd", "analysis"),
+    "hald.analysis.probe": ("range(0, len", "range(1, len", "analysis_crop_consistency", "analysis"),
+    "hald.analysis.stored": ("range(0, count", "range(1, count", "analysis_theory", "analysis"),
+    "hald.analysis.theory": ("scatter(1, labels", "scatter(2, labels", "analysis_theory", "analysis"),
+    "hald.analysis.updates": ("kept.sum(dim=1, keepdim", "kept.sum(dim=2, keepdim", "analysis_updates", "analysis"),
+    "hald.checkpoint": ("integers(2**63", "integers(3**63", "squeeze_sgd", "squeeze"),
+    "hald.data.crops": ("transpose(2, 0", "transpose(3, 0", "ranking_of_encoded_images", "ranking"),
+    "hald.data.decode": ("shape[:2]", "shape[:3]", "dataset_torchvision", "dataset.torchvision"),
+    "hald.data.prepare": ("labels), 3, spec", "labels), 4, spec", "dataset_torchvision", "dataset.torchvision"),
+    "hald.data.reader": (" != 1:", " != 2:", "squeeze_sgd", "squeeze"),
+    "hald.data.sources.cifar": ("in (True", "in (False", "dataset_torchvision", "dataset.torchvision"),
+    "hald.data.sources.digits": (
+        "targets) - 500",
+        "targets) - 501",
+        "dataset_sklearn_digits",
+        "dataset.sklearn_digits",
+    ),
+    "hald.data.sources.parquet": ("names[1]:", "names[2]:", "dataset_parquet_resized", "dataset.parquet"),
+    "hald.data.sources.tiny_imagenet": ("row[1] for", "row[2] for", "dataset_tiny_imagenet", "dataset.tiny_imagenet"),
+    "hald.draws": ("digest()[:8], ", "digest()[:9], ", "squeeze_sgd", "squeeze"),
+    "hald.labels.codec": ('"u8": 208', '"u8": 207', "steps_u8", "relabel"),
+    "hald.labels.layout": ("parents=True", "parents=False", "steps_u2", "relabel"),
+    "hald.labels.relabel": ("missing_ok=True", "missing_ok=False", "views_mixup", "relabel"),
+    "hald.labels.store": ("] > 0, lam", "] > 1, lam", "analysis_drift", "analysis"),
+    "hald.measure": ("zeros(2, dtype", "zeros(3, dtype", "squeeze_sgd", "squeeze"),
+    "hald.models.bn": ("bias, True", "bias, False", "two_teachers_batch", "relabel"),
+    "hald.models.build": ("Conv2d(3, width", "Conv2d(4, width", "network_sre2l_resnet18", "squeeze"),
+    "hald.models.compact": ("32, 3)], 32", "32, 3)], 33", "network_small_mobilenet_v2", "squeeze"),
+    "hald.models.small": ("convs) - 1", "convs) - 2", "network_small_resnet10-w4", "squeeze"),
+    "hald.specs.base": ("fitting[0], value", "fitting[1], value", "squeeze_sgd", "squeeze"),
+    "hald.specs.run": ("classes, 2)", "classes, 3)", "training_hard_soft", "evaluate"),
+    "hald.squeeze": ("return 0.5 *", "return 0.75 *", "squeeze_sgd", "squeeze"),
+    "hald.synthesis.assemble": (
+        "finished, ignore_errors=True)",
+        "finished, ignore_errors=False)",
+        "real",
+        "synthesis.real",
+    ),
+    "hald.synthesis.build": ("shape=(count, 3, size", "shape=(count, 4, size", "real", "synthesis.real"),
+    "hald.synthesis.external": ("transpose(0, 3", "transpose(1, 3", "external_sorted", "synthesis.external"),
+    "hald.synthesis.fadrm": ("sizes[0])", "sizes[1])", "optimised_fadrm", "recover.fadrm"),
+    "hald.synthesis.folder": ("match[1] or", "match[2] or", "external_numbered", "synthesis.external"),
+    "hald.synthesis.grade": ("ipc > 1 else", "ipc > 2 else", "real", "synthesis.real"),
+    "hald.synthesis.imageset": ("label + 1) *", "label + 2) *", "real", "synthesis.real"),
+    "hald.synthesis.jitter": ("per_image else 1", "per_image else 2", "optimised_sre2l_patches", "recover.sre2l"),
+    "hald.synthesis.lpld": ("images, 3, spec", "images, 4, spec", "optimised_lpld", "recover.lpld"),
+    "hald.synthesis.matching": ("view(1, -1", "view(2, -1", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.mosaic": (
+        "new_zeros(ipc, 3, size",
+        "new_zeros(ipc, 4, size",
+        "chosen_patches_hard",
+        "synthesis.patches",
+    ),
+    "hald.synthesis.optimise": ("problem.start, 0", "problem.start, 1", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.patch_start": ("image + 1)", "image + 2)", "optimised_sre2l_patches", "recover.sre2l"),
+    "hald.synthesis.ranking": ("-1]) // 2", "-1]) // 3", "ranking_two", "ranking"),
+    "hald.synthesis.rded": ("factor**2, spec", "factor**3, spec", "chosen_rded_mosaic", "synthesis.rded"),
+    "hald.synthesis.real": ("transpose(0, 3", "transpose(1, 3", "real", "synthesis.real"),
+    "hald.synthesis.recover": ("shape = (1, -1", "shape = (2, -1", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.sre2l": ("labels), 3, spec", "labels), 4, spec", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.statistics": (" spec.seed, 0, count)", " spec.seed, 1, count)", "statistics_ema", "statistics"),
+    "hald.train.batches": ("range(0, len", "range(1, len", "training_hard", "evaluate"),
+    "hald.train.hard": ("range(0, count", "range(1, count", "training_hard", "evaluate"),
+    "hald.train.losses": ("= 1.0, 100", "= 1.5, 100", "training_matched", "evaluate"),
+    "hald.train.pool": ("stage << 32", "stage << 33", "analysis_updates", "analysis"),
+    "hald.train.run": ("ignore_errors=True", "ignore_errors=False", "training_hard", "evaluate"),
+    "hald.train.schedule": ("in starts) - 1", "in starts) - 2", "training_joint", "evaluate"),
+    "hald.train.step": ("betas=(0.9", "betas=(1.35", "training_hard", "evaluate"),
+    "hald.views": ("4), 2, 0", "4), 3, 0", "squeeze_adam", "squeeze"),
+}
+
+
+@pytest.mark.slow
+def test_one_changed_constant_in_any_module_is_refused(checkout: Checkout) -> None:
+    """The golden case that sees it is enough, so the others are left out here."""
+    folder = checkout.project.folder
+    subprocess.run([sys.executable, "-m", "compileall", "-q", folder / "src", folder / "tests"], check=True)
+    accepted = []
+    for module, (old, new, case, stage) in CONSTANTS.items():
+        file = folder / "src" / f"{module.replace('.', '/')}.py"
+        text, times = file.read_text(), file.stat()
+        assert text.count(old) == 1, (module, old)
+        file.write_text(text.replace(old, new))
+        code, said = checkout.bless(stage, case=case)
+        if code != 1 or f"{stage}: refused." not in said or "not as expected" not in said:
+            accepted.append((module, new, code, said))
+        file.write_text(text)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert not accepted

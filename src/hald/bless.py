@@ -48,7 +48,8 @@ def bless(names: Sequence[str], everything: bool, new: Sequence[str]) -> int:
     for stage in asked:
         if stage not in waiting:
             print(f"{stage}: nothing to bless, the ledger has its code as {code_name(stage, digests[stage])}")
-    refused = {stage: problem for stage in waiting if stage not in renewed and (problem := _without_past(stage))}
+    new_to_it = [stage for stage in waiting if not versions_of(stage) and stage not in renewed]
+    refused = {stage: f"It has no version yet. Begin one: {_new(stage)}" for stage in new_to_it}
     ready = [stage for stage in waiting if stage not in refused]
     found = run_goldens(ready) if ready else {}
     refused |= {stage: problem for stage in ready if (problem := _problem(stage, found[stage], stage in renewed))}
@@ -127,7 +128,7 @@ def _traced() -> Iterator[Any]:
     """Note which lines of the package run in which context: a function that sets it, and one that gives all lines."""
     from coverage import Coverage
 
-    tracer = Coverage(data_file=None, config_file=False, source=[str(SOURCE)], messages=False)
+    tracer = Coverage(data_file=None, config_file=False, include=[f"{SOURCE}/*"], messages=False)
 
     def ran() -> Iterator[tuple[str, tuple[str, int]]]:
         tracer.stop()
@@ -171,35 +172,30 @@ def _around(context: Any, case: str) -> Any:
 # ---- verdict ---------------------------------------------------------------------------------------------------------
 
 
-def _without_past(stage: str) -> str:
-    """Why there is nothing that the code of a stage could be compared with; empty if there is."""
-    if not versions_of(stage):
-        return f"It has no version yet. Begin one: hald bless --new-version {stage}"
-    if blessed(stage) is None:
-        return (
-            "No commit has the code that was blessed last, so there is nothing to compare with. Commit the source with "
-            f"its ledger before the next change, or begin a new version: hald bless --new-version {stage}"
-        )
-    return ""
-
-
 def _problem(stage: str, found: Goldens, renewed: bool) -> str:
     """Why a stage cannot be blessed; empty if it can."""
     if not found.cases:
         return "It has no golden case; tests/goldens needs one"
     if found.wrong:
-        return _listed(f"{len(found.wrong)} numbers are not as expected:", found.wrong)
+        return _listed("These numbers are not as expected:", found.wrong)
     if renewed:
         return ""
     before, sources, entries = blessed(stage), read_sources(), ENTRY[stage]
-    assert before is not None
+    if before is None:
+        return (
+            "No commit has the code that was blessed last, so there is nothing to compare with. Commit the source with "
+            f"its ledger before the next change, or begin a new version: {_new(stage)}"
+        )
     old, new = Code(before.sources, before.modules[stage]), Code(sources, closure(entries, sources))
     unseen = [f"{_path(u.module)}:{u.line}: {u.text}" for u in unseen_changes(old, new, entries, found.lines)]
     if not unseen:
         return ""
-    return _listed("No golden case of this stage runs these changes:", unseen) + (
-        f"\n  Write a golden case that does (tests/goldens), or begin a new version: hald bless --new-version {stage}"
-    )
+    remedy = f"Write a golden case that does (tests/goldens), or begin a new version: {_new(stage)}"
+    return _listed("No golden case of this stage runs these changes:", unseen) + f"\n  {remedy}"
+
+
+def _new(stage: str) -> str:
+    return f"hald bless --new-version {stage}"
 
 
 def _listed(head: str, lines: Sequence[str]) -> str:
@@ -236,7 +232,6 @@ class Commit:
     modules: dict[str, list[str]]
 
 
-@functools.cache
 def blessed(stage: str) -> Commit | None:
     """The last commit whose code behind a stage is the one that was blessed last; None if there is none.
 
