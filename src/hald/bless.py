@@ -48,6 +48,8 @@ def bless(names: Sequence[str], everything: bool, new: Sequence[str]) -> int:
     for stage in asked:
         if stage not in waiting:
             print(f"{stage}: nothing to bless, the ledger has its code as {code_name(stage, digests[stage])}")
+    if not asked:
+        print("nothing to bless: the ledger has the code of every stage")
     new_to_it = [stage for stage in waiting if not versions_of(stage) and stage not in renewed]
     refused = {stage: f"It has no version yet. Begin one: {_new(stage)}" for stage in new_to_it}
     ready = [stage for stage in waiting if stage not in refused]
