@@ -145,6 +145,7 @@ def our_store(folder: Path, codec: str, classes: int, count: int, size: int) -> 
         format=FORMAT,
         key="bench",
         code="",
+        code_name="",
         classes=names,
         count=count,
         batch=BATCH,

@@ -23,10 +23,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as tv
 
+from hald.code_digests import versions
 from hald.files import write_json, write_text
 from hald.models.build import build_model
 from hald.models.layout import laid_out
-from hald.provenance import versions
 from hald.specs.images import Recover
 from hald.synthesis.jitter import Jitter, draw_jitter, matrices
 from hald.synthesis.matching import Matcher

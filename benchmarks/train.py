@@ -149,6 +149,7 @@ def make_store(folder: Path, pixels: Pixels, drawn: View, logits: NDArray[np.flo
         format=FORMAT,
         key="bench",
         code="",
+        code_name="",
         classes=names,
         count=COUNT,
         batch=BATCH,

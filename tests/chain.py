@@ -50,7 +50,7 @@ RULES = {
     "figure": (r"figures/(?P<figure>[^/]+)\.png", "figure", "figure_inputs", "figure"),
 }
 OUTCOMES = ("analysis", "table", "figure")
-Around = Callable[[str, Path], contextlib.AbstractContextManager[Any]]  # (rule, its output)
+Around = Callable[[str, Path], contextlib.AbstractContextManager[Any]]  # (part of the package, its output)
 
 
 class Wildcards(dict[str, str]):
@@ -66,7 +66,7 @@ class Chain:
 
     folder: Path
     plan: Plan
-    around: Around = lambda rule, file: contextlib.nullcontext()  # entered around every job that is run
+    around: Around = lambda part, file: contextlib.nullcontext()  # entered around every job that is run
 
     def table(self, name: str) -> dict[str, Any]:
         """Every record behind a table, by the evaluation's name; all jobs that it needs are run."""
@@ -137,8 +137,9 @@ class Chain:
         for name in getattr(jobs, inputs)(wildcards) if inputs else ():
             if not name.endswith("plan.json"):
                 self.need(Path(name))
-        with self.around(rule, file):
-            _run(script, file, getattr(jobs, work)(wildcards) if work else {}, wildcards)
+        params = getattr(jobs, work)(wildcards) if work else {}
+        with self.around(params.get("stage", rule), file):
+            _run(script, file, params, wildcards)
         return file
 
 

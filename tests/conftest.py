@@ -449,12 +449,15 @@ def store(first_store: Path, tmp_path: Path) -> Path:
 
 def make_labels(spec: "LabelsSpec", images: Path, teachers: list[Path], store: Path, views: range) -> Path:  # noqa: F821
     """Relabel directly, without Snakemake."""
+    from hald.code_digests import code_digests
+    from hald.keys import key_of
     from hald.labels.relabel import Places, relabel
-    from hald.provenance import code_digests, key_of
+    from hald.plan.ledger import code_name
     from hald.specs.base import Identity
 
     code = code_digests()["relabel"]
-    identity = Identity(key_of("relabel", spec, code), code)
+    name = code_name("relabel", code)
+    identity = Identity(key_of("relabel", spec, name), code, name)
     relabel(spec, Places(images, teachers, store), views, 0.0, torch.device("cpu"), identity)
     return store
 

@@ -193,8 +193,3 @@ def test_a_deep_check_of_no_views_is_refused(number: str, here: Path, capsys: py
         main(["labels", "verify", "--deep", number, STORE])
     assert stopped.value.code == 2
     assert f"found '{number}', expected the number of views to label again, 1 or more" in capsys.readouterr().err
-
-
-def test_adopt_says_what_differs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["labels", "adopt", STORE]) == 1
-    assert "fits no label store of the plan. Nearest is" in capsys.readouterr().err

@@ -62,14 +62,14 @@ def test_it_lists_with_age_owner_size_and_reason_and_removes_only_when_told(gc: 
     assert "every store is needed by an experiment" in gc()
 
 
-def test_a_needed_store_is_not_listed_and_one_of_older_code_is_pointed_to_adopt(gc: Run, store: Path) -> None:
+def test_a_needed_store_is_not_listed_and_todays_is_named_beside_one_of_other_code(gc: Run, store: Path) -> None:
     plan = make_plan()
     key = next(iter(plan.labels))
     unneeded(store).rename(plan.store_dir(key))
     assert "nothing to remove: every store is needed" in gc()
     older = plan.store_dir(key).with_name(f"rded-ipc2-resnet10-w4_{LabelStore(store).header.key}.zarr")
     plan.store_dir(key).rename(older)
-    assert f"settings or code are others now: {plan.store_dir(key).name} (if only the code: `hald labels adopt" in gc()
+    assert f"settings or code have changed; today's store is {plan.store_dir(key).name}" in gc()
 
 
 def test_a_store_that_is_being_written_stays(gc: Run, store: Path) -> None:

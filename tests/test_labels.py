@@ -275,9 +275,9 @@ def test_a_store_of_another_format_or_other_images_is_refused(store: Path) -> No
     group = json.loads((store / "zarr.json").read_text())
     group["attributes"]["format"] = 99
     (store / "zarr.json").write_text(json.dumps(group))
-    with pytest.raises(UserError, match="has format 99, this version reads 1"):
+    with pytest.raises(UserError, match="has format 99, this version reads 2"):
         LabelStore(store)
-    group["attributes"] |= {"format": 1, "images_digest": "0" * 64}
+    group["attributes"] |= {"format": 2, "images_digest": "0" * 64}
     (store / "zarr.json").write_text(json.dumps(group))
     with pytest.raises(UserError, match="not those its labels were made for"):
         LabelStore(store).images()

@@ -208,9 +208,10 @@ class Lab:
         return self.chains[known]
 
     @contextlib.contextmanager
-    def around(self, rule: str, file: Path) -> Iterator[None]:
+    def around(self, part: str, file: Path) -> Iterator[None]:
         """Watch a job, whose output is `file`."""
-        with watching(rule in ("statistics", "recover"), self.steps if rule == "evaluate" else None) as seen:
+        on_the_way = part.startswith(("statistics", "recover"))
+        with watching(on_the_way, self.steps if part == "evaluate" else None) as seen:
             self.seen[file] = seen
             yield
 

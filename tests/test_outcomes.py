@@ -40,7 +40,7 @@ from hald.train.run import Places as RunPlaces
 from hald.train.run import evaluate, load_material, student_file, train
 
 CPU = torch.device("cpu")
-IDENTITY = Identity("k", "c")
+IDENTITY = Identity("k", "c", "analysis:1")
 
 OUTCOMES: dict[str, Any] = {
     "analyses": {

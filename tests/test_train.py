@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 X = torch.empty(0)
 
 
-IDENTITY = Identity("k" * 10, "c" * 64)
+IDENTITY = Identity("k" * 10, "c" * 64, "part:1")
 
 
 def places(digits: Path, store: Path, folder: Path) -> Places:
@@ -922,6 +922,6 @@ def test_a_loss_that_is_not_a_number_stops(
 
 def test_module_has_no_teacher() -> None:
     """Training never loads a teacher."""
-    from hald.provenance import closure, read_sources
+    from hald.code_digests import closure, read_sources
 
     assert "hald.teacher" not in closure((module.__name__,), read_sources())

@@ -67,18 +67,6 @@ def test_changed_relabel_code_reruns_labels_and_below(copy: Project) -> None:
     assert copy.planned() == {"relabel": 2, "evaluate": 3, "table": 2, "all": 1}
 
 
-def test_stores_adopted_after_a_change_of_code_are_not_labelled_again(copy: Project) -> None:
-    copy.edit("src/hald/labels/relabel.py", "FORWARD = 512", "FORWARD = 256")
-    for store in files(copy.folder, "results/labels/digits/*.zarr"):
-        copy.call([sys.executable, "-m", "hald.cli", "labels", "adopt", str(store.relative_to(copy.folder))])
-    assert copy.planned() == {"evaluate": 3, "table": 2, "all": 1}
-    assert len(files(copy.folder, "results/labels/digits/*.zarr")) == 4
-    verified = copy.call([sys.executable, "-m", "hald.cli", "labels", "verify", "--deep", "1"])
-    assert verified.stdout.count("all as they should be") == 4
-    listed = copy.call([sys.executable, "-m", "hald.cli", "labels", "gc"]).stdout
-    assert listed.count("settings or code are others now") == 2
-
-
 def test_changed_words_rerun_nothing(copy: Project) -> None:
     copy.edit("src/hald/labels/relabel.py", '"""Relabel: the', '"""Other words: the')
     copy.edit("workflow/scripts/squeeze.py", '"""Make one teacher."""', '"""Make a teacher."""  # a comment')

@@ -59,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_jobs(commands)
     status_command.add_parser(commands)
     _add_records(commands)
+    _add_bless(commands)
     docs = commands.add_parser("docs", help="write the config schema and config/README.md from the source")
     docs.add_argument("--check", action="store_true", help="only compare; exit 1 when they are out of date")
     docs.set_defaults(run=_docs)
@@ -104,6 +105,30 @@ def _add_records(commands: Any) -> None:
     records.add_argument("file", type=Path, metavar="FILE")
     _add_config(records)
     records.set_defaults(run=_records)
+
+
+def _add_bless(commands: Any) -> None:
+    bless = commands.add_parser(
+        "bless",
+        help="let changed code keep the keys of its stage, after its golden cases have shown the same numbers",
+        description="In a git checkout: runs the golden cases of stages whose code has changed, and enters the code\n"
+        "into their ledger (src/hald/ledger). Refused are other numbers, and changed lines that no golden case runs.",
+        epilog="examples:\n"
+        "  hald bless relabel recover                 # recover: all methods that optimise\n"
+        "  hald bless --all                           # every stage whose code has changed\n"
+        "  hald bless --new-version relabel           # other numbers, on purpose: new keys for labels and below",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    bless.add_argument("stages", nargs="*", metavar="STAGE")
+    bless.add_argument("--all", action="store_true", help="all stages whose code has changed")
+    bless.add_argument("--new-version", nargs="+", default=[], metavar="STAGE", help="begin a new version of a stage")
+    bless.set_defaults(run=_bless)
+
+
+def _bless(options: argparse.Namespace) -> int:
+    from hald.bless import bless
+
+    return bless(options.stages, options.all, options.new_version)
 
 
 def _plan(options: argparse.Namespace) -> int:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from hald.claim import Claim
+from hald.code_digests import code_digests
 from hald.errors import UserError
 from hald.files import explained, write_json
 from hald.progress import Progress, duration, log
-from hald.provenance import code_digests
 from hald.scratch import staged
 
 __all__ = ["Interrupted", "Progress", "StopRequest", "duration", "exclusive", "job", "log", "write_timing"]

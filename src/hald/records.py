@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from hald.errors import UserError
 from hald.files import read_json, write_json, write_text
+from hald.keys import canonical
 from hald.plan import make_plan
 from hald.plan.config import load_config
 from hald.plan.model import Plan
-from hald.provenance import canonical
 from hald.specs.base import to_dict
 
 Line = dict[str, Any]

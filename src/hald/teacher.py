@@ -11,7 +11,7 @@ from hald.files import file_digest, read_json
 from hald.models.build import build_model
 from hald.models.layout import laid_out
 from hald.models.weights import load_weights
-from hald.provenance import require_same_classes
+from hald.same_origin import require_same_classes
 
 
 def load_teacher(

@@ -28,7 +28,7 @@ from killing import deadly, die
 
 STAGES = ("squeeze", "rank", "statistics", "recover", "synthesize", "relabel", "evaluate")
 WHOLE = ("squeeze", "statistics", "synthesize")  # one piece of work; the others are made in units
-IDENTITY = Identity("k" * 10, "c" * 64)
+IDENTITY = Identity("k" * 10, "c" * 64, "part:1")
 
 
 @dataclass(frozen=True)

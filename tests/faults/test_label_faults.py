@@ -32,7 +32,7 @@ from killing import finish, relabel_job, start
 
 CPU = torch.device("cpu")
 VIEWS = 5
-IDENTITY = Identity("k" * 10, "c" * 64)
+IDENTITY = Identity("k" * 10, "c" * 64, "part:1")
 
 
 def markers(store: Path) -> dict[str, str]:

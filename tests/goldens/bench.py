@@ -1,11 +1,12 @@
 """What golden cases share: a folder with tiny images, one experiment at a time, checks with their tolerance."""
 
+import contextlib
 import functools
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 import reference as ref  # noqa: E402
 from adapter import networks  # noqa: E402
 
-from chain import Chain, formula, image_folders, make_chain  # noqa: E402
+from chain import Around, Chain, formula, image_folders, make_chain  # noqa: E402
 
 CLASSES, SIZE, TRAIN, TEST = 3, 16, 12, 5
 SCALE, RATIO = (0.25, 0.9), (0.7, 1.4)
@@ -93,6 +94,7 @@ class Bench:
     numbers: list[tuple[str, ...]] = field(default_factory=list)  # all that the last experiment has
     case: str = ""  # that is being run
     storing: dict[str, Any] | None = None  # what cases find is to be stored
+    around: Around = lambda part, file: contextlib.nullcontext()  # entered around every job that is run
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` gives, remembered."""
@@ -165,7 +167,7 @@ class Bench:
         whole = {"experiment": experiment | changes, "datasets": {"waves": dataset}}
         self.numbers = [path for path, value in leaves(whole) if isinstance(value, float) and value]
         whole = {name: moved(part, (name,), self.moved) for name, part in whole.items()}
-        return make_chain(self.folder, whole["experiment"], whole["datasets"])
+        return replace(make_chain(self.folder, whole["experiment"], whole["datasets"]), around=self.around)
 
     def teacher(self, name: str) -> ref.Tiny:
         """A teacher that reference.py has trained."""
@@ -213,25 +215,29 @@ def load_teacher(folder: Path) -> ref.Tiny:
 
 
 Case = Callable[[Bench], Iterator[Check]]
-CASES: dict[str, tuple[str, Case]] = {}
+Parts = tuple[str, ...]  # of the package, as `hald.code_digests.ENTRY` has them: those whose numbers a case checks
+CASES: dict[str, tuple[Parts, Case]] = {}
 
 
-def case(stage: str) -> Callable[[Case], Case]:
-    """Declare a case of a stage."""
+def case(*parts: str) -> Callable[[Case], Case]:
+    """Declare a case of these parts."""
 
     def declare(function: Case) -> Case:
-        CASES[function.__name__] = (stage, function)
+        CASES[function.__name__] = (parts, function)
         return function
 
     return declare
 
 
-def cases(stage: str, **variants: Any) -> Callable[[Callable[[Bench, Any], Iterator[Check]]], None]:
-    """Declare one case for each variant."""
+def cases(
+    parts: Parts | Mapping[str, Parts], **variants: Any
+) -> Callable[[Callable[[Bench, Any], Iterator[Check]]], None]:
+    """Declare one case for each variant; `parts` are of all of them, or of each by its name."""
 
     def declare(function: Callable[[Bench, Any], Iterator[Check]]) -> None:
         for name, variant in variants.items():
-            CASES[f"{function.__name__}_{name}"] = (stage, lambda bench, variant=variant: function(bench, variant))
+            own = parts[name] if isinstance(parts, Mapping) else parts
+            CASES[f"{function.__name__}_{name}"] = (own, lambda bench, variant=variant: function(bench, variant))
 
     return declare
 

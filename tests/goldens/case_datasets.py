@@ -6,6 +6,7 @@ import itertools
 import json
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -21,7 +22,15 @@ from chain import formula
 
 
 @cases(
-    "dataset",
+    {
+        "sklearn_digits": ("dataset.sklearn_digits",),
+        "torchvision": ("dataset.torchvision",),
+        "imagefolder": ("dataset.imagefolder",),
+        "imagefolder_resized": ("dataset.imagefolder",),
+        "tiny_imagenet": ("dataset.tiny_imagenet",),
+        "parquet": ("dataset.parquet",),
+        "parquet_resized": ("dataset.parquet",),
+    },
     sklearn_digits="sklearn_digits",
     torchvision="torchvision",
     imagefolder="imagefolder",
@@ -32,7 +41,8 @@ from chain import formula
 )
 def dataset(bench: Bench, source: str) -> Iterator[Check]:
     """Images, classes and their order, in both splits."""
-    own = Bench(bench.folder / f"source-{source}")  # the key of a dataset does not ask where it lies
+    # a folder of its own: the key of a dataset does not ask where it lies
+    own = replace(bench, folder=bench.folder / f"source-{source}", kept={})
     settings, names, splits = SOURCES[source](own.folder / "raw")
     where = {"root": str(own.folder / "raw"), "mean": list(MEAN), "std": list(STD)}
     chain = own.chain(dataset=where | settings, teacher="adamw")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import reference as ref
 import zarr
-from adapter import decode, encode
+from adapter import LABELS, decode, encode
 from bench import DATASET, MEAN, SIZE, STD, TEACHERS, Bench, Check, case, cases, drawn_view, fed, load_teacher
 
 VIEWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # what the experiment says: labels, augment
@@ -18,7 +18,7 @@ VIEWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # what the experime
 }
 
 
-@cases("relabel", **VIEWS)
+@cases(("relabel",), **VIEWS)
 def views(bench: Bench, variant: tuple[dict[str, Any], dict[str, Any]]) -> Iterator[Check]:
     """The geometry of two views of six images in batches of four and two, and the labels of every crop."""
     labels, augment = variant
@@ -40,7 +40,7 @@ def views(bench: Bench, variant: tuple[dict[str, Any], dict[str, Any]]) -> Itera
         yield Check(f"labels of view {number}", store["q"][number], z - z.mean(1, keepdim=True), 2e-3)
 
 
-@cases("relabel", running="running", batch="batch")
+@cases(("relabel",), running="running", batch="batch")
 def two_teachers(bench: Bench, bn: str) -> Iterator[Check]:
     """Two teachers, each fed with statistics of its own, weighted 7 and 4."""
     chain = bench.chain(
@@ -55,7 +55,7 @@ def two_teachers(bench: Bench, bn: str) -> Iterator[Check]:
     yield Check("labels in steps of 1/80", store["q"][0], (z - middle) * 80, 0.51)
 
 
-@cases("relabel", u8=208, u4=15, u2=3)
+@cases(("relabel",), u8=208, u4=15, u2=3)
 def steps(bench: Bench, levels: int) -> Iterator[Check]:
     """Codecs of few steps between a label's smallest and largest logit."""
     name = {208: "u8", 15: "u4", 3: "u2"}[levels]
@@ -83,7 +83,7 @@ def top_k(bench: Bench) -> Iterator[Check]:
     yield Check("logits", store["q"][0], (best.values - best.values[:, :1])[:, :2], 1e-3)
 
 
-@cases("relabel", u8="u8", u4="u4", u2="u2", i16="i16", f16="f16", topk="topk")
+@cases(LABELS, u8="u8", u4="u4", u2="u2", i16="i16", f16="f16", topk="topk")
 def codec(bench: Bench, name: str) -> Iterator[Check]:
     """Bytes of two labels by hand, and the logits that are read from them."""
     logits = np.array([[1.0, 1.0 + 15 / 4, 1.0 + 5 / 4], [-3.0, 0.0, 12.0]], dtype=np.float32)

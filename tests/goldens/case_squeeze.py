@@ -8,7 +8,7 @@ from bench import TEACHERS, Bench, Check, case, cases, fed
 from safetensors.torch import load_file
 
 
-@cases("squeeze", sgd="sgd", adam="adam", adamw="adamw")
+@cases(("squeeze",), sgd="sgd", adam="adam", adamw="adamw")
 def squeeze(bench: Bench, name: str) -> Iterator[Check]:
     """A teacher trained for two epochs, the first of them warming up."""
     folder = bench.chain(teacher=name).teacher()

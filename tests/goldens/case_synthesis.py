@@ -10,11 +10,14 @@ import reference as ref
 import torch
 import zarr
 from bench import CLASSES, SIZE, TEACHERS, TRAIN, Bench, Check, case, cases, fed, load_teacher
+from PIL import Image
 from safetensors.torch import load_file
 from torchvision.transforms import functional as tv
 
+from chain import formula
 
-@cases("statistics", exact="exact", ema="ema0.1")
+
+@cases(("statistics",), exact="exact", ema="ema0.1")
 def statistics(bench: Bench, kind: str) -> Iterator[Check]:
     """LPLD's class statistics over batches of 10 crops."""
     chain = bench.chain(images={"method": "lpld", "bn_stats": kind, "stats_batch": 10, "seed": 3, "recover": RECOVER})
@@ -43,7 +46,7 @@ RECOVER: dict[str, Any] = {
 RANKED = {"mipc": 9, "num_crop": 3, "crop_scale": [0.2, 0.9], "seed": 2}
 
 
-@cases("ranking", one=1, two=2)
+@cases(("ranking",), one=1, two=2)
 def ranking(bench: Bench, factor: int) -> Iterator[Check]:
     """Nine images of a class, three crops each, scored in a canvas."""
     settings = RANKED | {"factor": factor}
@@ -78,7 +81,8 @@ def ranking_of_encoded_images(bench: Bench) -> Iterator[Check]:
 
 
 @cases(
-    "synthesis",
+    dict.fromkeys(("rded", "rded_mosaic"), ("synthesis.rded",))
+    | {f"patches_{difficulty}": ("synthesis.patches",) for difficulty in ("medium", "hard", "easy")},
     rded=({"method": "rded", "factor": 1}, None),
     rded_mosaic=({"method": "rded", "factor": 2}, None),
     patches_medium=({"method": "patches", "factor": 1, "difficulty": "medium"}, "medium"),
@@ -101,7 +105,7 @@ def chosen(bench: Bench, variant: tuple[dict[str, Any], str | None]) -> Iterator
     yield from image_set(bench, settings, torch.stack(images), losses)
 
 
-@case("synthesis")
+@case("synthesis.real")
 def real(bench: Bench) -> Iterator[Check]:
     """A random subset."""
     data = bench.data()
@@ -110,7 +114,7 @@ def real(bench: Bench) -> Iterator[Check]:
     yield from image_set(bench, {"method": "real", "seed": 4}, pixels, [math.nan] * len(rows))
 
 
-@case("synthesis")
+@case("synthesis.real")
 def real_of_encoded_images(bench: Bench) -> Iterator[Check]:
     """Images of 26 x 20 pixels: resized to 18 by the shorter side, then the centre."""
     encoded, data = bench.encoded()
@@ -119,6 +123,33 @@ def real_of_encoded_images(bench: Bench) -> Iterator[Check]:
     pictures = [np.asarray(tv.center_crop(tv.resize(data.train[row], 18), SIZE)) for row in rows]
     found = zarr.open_group(chain.images(), mode="r")["images"][:]
     yield Check("pixels", found, np.stack(pictures).transpose(0, 3, 1, 2), 0)
+
+
+# what class folders and files are called, the sides of the images, and how the record calls this
+ELSEWHERE: dict[str, tuple[str, str, tuple[int, int], str]] = {
+    "named": ("class{0}", "{1:02d}.png", (SIZE, SIZE), "names"),
+    "numbered": ("new{0:03d}", "class{0:03d}_id{1}.png", (20, 26), "numbers"),  # 9 comes before 10
+    "sorted": ("{0}th", "{1:02d}.png", (20, 26), "sorted"),
+}
+
+
+@cases(("synthesis.external",), **ELSEWHERE)
+def external(bench: Bench, variant: tuple[str, str, tuple[int, int], str]) -> Iterator[Check]:
+    """The first two of three files of every class; larger ones resized by the shorter side, then the centre."""
+    folder, file, (height, width), order = variant
+    root, found = bench.folder / f"made-{order}", []
+    for label in range(CLASSES):
+        (root / folder.format(label)).mkdir(parents=True)
+        for number in (9, 10, 11):
+            image = Image.fromarray(formula(label, number, max(height, width))[:height, :width])
+            image.save(root / folder.format(label) / file.format(label, number))
+            found += [image] if number < 11 else []
+    pixels = np.stack([np.asarray(tv.center_crop(tv.resize(image, SIZE), SIZE)) for image in found])
+    settings = {"method": "external", "path": str(root), "bn_mode": "running"}
+    yield from image_set(bench, settings, torch.from_numpy(pixels.transpose(0, 3, 1, 2)), [math.nan] * len(found))
+    record = json.loads((bench.chain(images=settings).images() / "image_set.json").read_text())
+    yield Check("images resized", record["resized"], 0 if height == SIZE else len(found), 0)
+    yield Check("order of classes", record["class_order"] == order, True, 0)
 
 
 def image_set(
@@ -199,7 +230,9 @@ OPTIMISED: dict[str, dict[str, Any]] = {
 }
 
 
-@cases("recover", **OPTIMISED)
+@cases(
+    {name: (f"recover.{own['method']}", f"synthesis.{own['method']}") for name, own in OPTIMISED.items()}, **OPTIMISED
+)
 def optimised(bench: Bench, settings: dict[str, Any]) -> Iterator[Check]:
     """Images after five steps, as optimised units and as the set that is made from them."""
     settings = (RANKED | settings) if settings["method"] != "lpld" and "factor" in settings else settings

@@ -42,7 +42,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 }
 
 
-@cases("evaluate", **TRAININGS)
+@cases(("evaluate", "analysis"), **TRAININGS)
 def training(bench: Bench, changes: dict[str, Any]) -> Iterator[Check]:
     """A student on 9 images in batches of four, four and one or three, its record with a point for every epoch."""
     changes = dict(changes)

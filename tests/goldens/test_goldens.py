@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from cases import CASES, Bench, run
 
+from hald.plan.ledger import STAGES
+
 OTHER_CPU = {"ONEDNN_MAX_CPU_ISA": "SSE41", "ATEN_CPU_CAPABILITY": "default", "MKL_ENABLE_INSTRUCTIONS": "AVX2"}
 
 
@@ -22,6 +24,11 @@ def test_case(name: str, bench: Bench) -> None:
     assert checks
     wrong = [f"{c.name}: {c.error():.3g} times what rounding may make" for c in checks if c.error() > 1]
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_stage_has_a_case() -> None:
+    """One without could never be blessed."""
+    assert {part for parts, _ in CASES.values() for part in parts} == set(STAGES)
 
 
 def test_all_cases_on_another_type_of_cpu() -> None:

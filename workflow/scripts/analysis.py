@@ -20,5 +20,5 @@ with job(snakemake) as work:
         as_paths(work["students"]),
         work["archs"],
     )
-    identity = Identity(work["key"], work["code"])
+    identity = Identity(work["key"], work["code"], work["code_name"])
     analyse(spec, places, Path(work["partial"]), Path(snakemake.output[0]), setup(spec.threads), identity)

@@ -18,4 +18,4 @@ with job(snakemake) as work:
         partial=Path(work["partial"]),
         kept=work["kept"],
     )
-    evaluate(spec, work["seeds"], places, setup(spec.threads), Identity(work["key"], work["code"]))
+    evaluate(spec, work["seeds"], places, setup(spec.threads), Identity(work["key"], work["code"], work["code_name"]))

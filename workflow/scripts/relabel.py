@@ -17,5 +17,5 @@ with job(snakemake) as work:
         store=Path(work["store"]),
     )
     first, last = work["views"]
-    identity = Identity(work["key"], work["code"])
+    identity = Identity(work["key"], work["code"], work["code_name"])
     relabel(spec, places, range(first, last + 1), work["floor"], setup(spec.threads), identity)

@@ -9,9 +9,9 @@ import torch
 
 from hald.analysis.kinds import KINDS
 from hald.analysis.lab import Lab, Places
+from hald.code_digests import versions
 from hald.files import read_json, write_json
 from hald.jobs import Progress, StopRequest, write_timing
-from hald.provenance import versions
 from hald.specs.analysis import AnalysisSpec
 from hald.specs.base import Identity, to_dict
 

@@ -14,7 +14,7 @@ from hald.data.raw import require_root
 from hald.errors import UserError
 from hald.files import read_json
 from hald.plan.model import Plan
-from hald.provenance import require_same_classes
+from hald.same_origin import require_same_classes
 from hald.specs.dataset import DatasetSpec
 from hald.synthesis.folder import find_images
 

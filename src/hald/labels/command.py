@@ -1,4 +1,4 @@
-"""`hald labels`: look at label stores, verify, import, export, adopt and clear them away."""
+"""`hald labels`: look at label stores, verify, import, export and clear them away."""
 
 import argparse
 import time
@@ -18,7 +18,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     """Declare the subcommands."""
     parser = commands.add_parser(
         "labels",
-        help="soft-label stores: ls, info, verify, import, export, adopt, gc",
+        help="soft-label stores: ls, info, verify, import, export, gc",
         description="Soft-label stores of the configured `stores:` folder.",
         epilog="examples:\n"
         "  hald labels ls\n"
@@ -27,7 +27,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "  hald labels export STORE.zarr /tmp/out     # for the released trainer\n"
         "  hald labels import /data/fadrm_bs16_slc100_ipc10 --images results/images/x.zarr --to imported.zarr\n"
         "  hald labels import DIR --images syn_data/ --classes manifest.json --to imported.zarr   # a folder of files\n"
-        "  hald labels adopt OLD.zarr                 # made by other code: take it over under today's key\n"
         "  hald labels gc                             # what no experiment needs; --remove to delete it",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -41,9 +40,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--deep", type=_views, default=0, metavar="N", help="label N views of each store again and compare"
     )
     _add_exchange(actions)
-    adopt = _action(actions, "adopt", "take over a store that other code made, under the key of today's plan", _adopt)
-    adopt.add_argument("store", type=Path, help="store to adopt; it stays as it is")
-    adopt.add_argument("--as", dest="key", metavar="KEY", help="which store of the plan it is to be, if several fit")
     collect = _action(actions, "gc", "list what no experiment needs: stores, left-over folders, old plans", _gc)
     collect.add_argument("--remove", action="store_true", help="remove it, without asking")
     collect.add_argument(
@@ -166,16 +162,6 @@ def _export(options: argparse.Namespace) -> int:
     store = _open(options.store)
     export_labels(store, options.target)
     print(f"{options.target}: {len(store.views())} label epochs and {store.header.count} images")
-    return 0
-
-
-def _adopt(options: argparse.Namespace) -> int:
-    from hald.labels.adopt import adopt
-
-    target = adopt(options.store, make_plan(config_from(options.config)), options.key)
-    entry = _open(target).header.adopted[-1]
-    print(f"{target}: {entry['views']} views that code {entry['code'][:10]} made under key {entry['key']}")
-    print(f"{options.store} is as it was. `hald labels verify --deep 1 {target}` compares with today's code")
     return 0
 
 

@@ -105,7 +105,7 @@ def _why(path: Path, needed: set[Path]) -> str:
     slug = path.name.rsplit("_", 1)[0]
     today = sorted(other.name for other in needed if other.parent == path.parent and other.name.startswith(f"{slug}_"))
     if today:
-        return f"settings or code are others now: {', '.join(today)} (if only the code: `hald labels adopt {path}`)"
+        return f"settings or code have changed; today's store is {', '.join(today)}"
     return f"no experiment has {path.parent.name}/{slug}"
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hald.data.decode import decode
 from hald.errors import UserError
 from hald.labels.exchange import CLASSES_FILE
-from hald.provenance import require_same_classes
+from hald.same_origin import require_same_classes
 from hald.synthesis.imageset import open_set
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's

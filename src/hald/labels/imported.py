@@ -194,6 +194,7 @@ def _imported_header(
         format=FORMAT,
         key=IMPORTED,
         code="",
+        code_name="",
         classes=classes,
         count=len(images),
         batch=batch,

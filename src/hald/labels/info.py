@@ -41,17 +41,12 @@ def describe(store: LabelStore) -> dict[str, Any]:
 def _made(header: Header) -> dict[str, str]:
     """How labels of our own were made."""
     settings = header.view_settings
-    lines = {
+    return {
+        "code": f"{header.code_name} (digest {header.code[:10]})",
         "teachers": ", ".join(f"{entry['arch']} ({entry['top1']:.2f} % top-1)" for entry in header.teachers),
         "BN statistics": header.spec.get("bn_mode", "unknown"),
         "crops": ", ".join(f"{name} {settings[name]}" for name in ("scale", "ratio", "flip", "mix", "seed")),
     }
-    for number, entry in enumerate(header.adopted):
-        lines["adopted" if not number else f"adopted ({number + 1})"] = (
-            f"{entry['views']} views made under key {entry['key']} by code {entry['code'][:10]}, {entry['made']}, by "
-            f"{entry['owner']}; adopted {entry['at']} by {entry['by']} from {entry['from']}"
-        )
-    return lines
 
 
 def _imported(store: LabelStore) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What a label store is made of: its header, its arrays, and how an empty one is made."""
 
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from zarr.codecs.numcodecs import PCodec
 from hald.files import aside, link_tree, publish_dir
 from hald.labels.codec import CODECS
 
-FORMAT = 1
+FORMAT = 2
 IMPORTED = "imported"  # in place of a key
 MAX_VIEWS = 65536
 
@@ -25,6 +25,7 @@ class Header:
     format: int
     key: str
     code: str  # digest of the code that made it
+    code_name: str  # what its key was made from: the version of that code
     classes: list[str]
     count: int  # images
     batch: int
@@ -37,7 +38,6 @@ class Header:
     view_settings: dict[str, Any]
     teachers: list[dict[str, Any]]
     versions: dict[str, str]
-    adopted: list[dict[str, Any]] = field(default_factory=list)  # under which keys and by which code it was made
 
     @property
     def imported(self) -> bool:

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from hald.code_digests import versions
 from hald.errors import UserError
 from hald.jobs import Progress, StopRequest, log, write_timing
 from hald.labels.codec import Logits
 from hald.labels.layout import FORMAT, Header, create_store
 from hald.labels.store import LabelStore
 from hald.models.bn import batch_statistics
-from hald.provenance import require_same_data, versions
+from hald.same_origin import require_same_data
 from hald.specs.base import Identity, from_dict, to_dict
 from hald.specs.labels import LabelsSpec
 from hald.synthesis.imageset import open_set
@@ -136,6 +137,7 @@ def make_store(spec: LabelsSpec, places: Places, floor: float, device: torch.dev
         format=FORMAT,
         key=identity.key,
         code=identity.code,
+        code_name=identity.code_name,
         classes=images.classes,
         count=spec.count,
         batch=spec.batch,

@@ -10,10 +10,11 @@ import torch
 from hald.draws import permutation
 from hald.errors import UserError
 from hald.files import file_digest, read_json
+from hald.keys import key_of
 from hald.labels.exchange import require_cut_order
 from hald.labels.relabel import Labeller
 from hald.labels.store import GEOMETRY, LabelStore
-from hald.provenance import key_of, require_same_classes
+from hald.same_origin import require_same_classes
 from hald.specs.base import from_dict
 from hald.specs.labels import LabelsSpec
 from hald.views import draw_view
@@ -69,7 +70,7 @@ def _check_header(store: LabelStore) -> None:
             f"label store {store.folder}: the header says {header.count} images in batches of {header.batch}, that is "
             f"{header.batches} batches, but the arrays hold {images} images in {batches} batches"
         )
-    if header.teachers and header.key != key_of("relabel", from_dict(LabelsSpec, header.spec), header.code):
+    if header.teachers and header.key != key_of("relabel", from_dict(LabelsSpec, header.spec), header.code_name):
         raise UserError(f"label store {store.folder}: its settings do not give its key {header.key}; they were changed")
     if header.teachers and (
         header.codec != header.spec["codec"] or header.view_settings["seed"] != header.spec["seed"]

@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hald.code_digests import code_digests
+from hald.keys import canonical
 from hald.plan.build import build
 from hald.plan.config import load_config
-from hald.plan.model import Plan
+from hald.plan.ledger import code_names
+from hald.plan.model import Code, Plan
 from hald.plan.paper import read_paper
 from hald.plan.published import read_published
 from hald.plan.sizes import block_sizes
-from hald.provenance import canonical, code_digests
 from hald.specs.base import to_dict
 
 __all__ = ["SOURCE", "Plan", "frozen_plan", "make_plan"]
@@ -25,7 +27,9 @@ SOURCE = Path(__file__).parents[2]
 def make_plan(raw: Mapping[str, Any] | None = None, root: Path = Path()) -> Plan:
     """The plan of a config (default: config/config.yaml below `root`)."""
     config, experiments = load_config(None if raw is None else dict(raw), root)
-    plan = build(config, experiments, code_digests(), read_published(root), read_paper(root))
+    digests = code_digests()
+    code = Code(digests, code_names(digests))
+    plan = build(config, experiments, code, read_published(root), read_paper(root))
     return replace(plan, blocks=block_sizes(plan))
 
 

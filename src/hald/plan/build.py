@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from hald.errors import UserError
 from hald.files import file_digest
+from hald.keys import key_of
 from hald.plan.arithmetic import (
     check_batches,
     check_confidence,
@@ -19,13 +20,12 @@ from hald.plan.arithmetic import (
 )
 from hald.plan.config import expand, suggest
 from hald.plan.images import ImagesBuilder
-from hald.plan.model import Plan
+from hald.plan.model import Code, Plan
 from hald.plan.outcomes import Outcomes
 from hald.plan.paper import PaperTables
 from hald.plan.protocol import Where, protocol, uses_labels
 from hald.plan.published import Published
 from hald.plan.settings import Config, Dataset, Experiment
-from hald.provenance import key_of
 from hald.specs.dataset import DatasetSpec
 from hald.specs.labels import LabelsSpec
 from hald.specs.run import RunSpec
@@ -37,12 +37,12 @@ V = TypeVar("V")
 def build(
     config: Config,
     experiments: Mapping[str, Experiment],
-    code: Mapping[str, str],
+    code: Code,
     published: Published,
     paper: PaperTables,
 ) -> Plan:
     """The plan of all experiments together; the same work asked for twice is in it once."""
-    plan = Plan(results=expand(config.results), stores=expand(config.stores), jobs=config.jobs, code=dict(code))
+    plan = Plan(results=expand(config.results), stores=expand(config.stores), jobs=config.jobs, code=code)
     for name, experiment in experiments.items():
         builder = _Builder(plan, config, experiment, published, paper, f"experiment '{name}'")
         Outcomes(builder).add_all()
@@ -273,7 +273,7 @@ class _Builder:
         return known[name]
 
     def add(self, specs: dict[str, Any], stage: str, spec: Any, slug: str) -> str:
-        key = key_of(stage, spec, self.plan.code[stage])
+        key = key_of(stage, spec, self.plan.code.names[stage])
         specs.setdefault(key, spec)
         self.plan.slugs[key] = f"{slug}_{key}"
         return key

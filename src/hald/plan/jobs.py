@@ -55,7 +55,8 @@ class RuleJobs:
         """What all stages need: the spec, the code it was planned with, the dataset, a place for unfinished work."""
         return {
             "stage": stage,
-            "code": self.plan.code[stage],
+            "code": self.plan.code.digests[stage],
+            "code_name": self.plan.code.names[stage],
             "key": self._key(w),
             "spec": to_dict(spec),
             "dataset_key": dataset,

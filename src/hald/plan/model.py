@@ -19,13 +19,21 @@ from hald.specs.teacher import TeacherSpec
 
 
 @dataclass(frozen=True)
+class Code:
+    """The code behind each stage."""
+
+    digests: dict[str, str]  # what artefacts record, and what a job compares with the code that it is to run
+    names: dict[str, str]  # what keys are made from: the version where the ledger knows the digest
+
+
+@dataclass(frozen=True)
 class Plan:
     """What there is to do. Dictionaries go from key to spec (tables: from id)."""
 
     results: str
     stores: str
     jobs: Jobs
-    code: dict[str, str]  # code digest of each stage
+    code: Code
     datasets: dict[str, DatasetSpec] = field(default_factory=dict)
     teachers: dict[str, TeacherSpec] = field(default_factory=dict)
     rankings: dict[str, RankingSpec] = field(default_factory=dict)
@@ -135,7 +143,8 @@ class Plan:
     def meaning(self, kind: str, name: str) -> dict[str, Any]:
         """What a table or figure shows: its definition, the runs or analyses behind it, and the code that makes it."""
         spec = self.tables[name] if kind == "tables" else self.figures[name]
-        return to_dict(spec) | {"code": self.code[kind], "slugs": [self.slugs[key] for key in self.sources(kind, name)]}
+        slugs = [self.slugs[key] for key in self.sources(kind, name)]
+        return to_dict(spec) | {"code": self.code.digests[kind], "slugs": slugs}
 
     def sources(self, kind: str, name: str) -> list[str]:
         """Keys of the runs and analyses that a table or figure is made from."""

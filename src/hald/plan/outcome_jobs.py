@@ -36,7 +36,8 @@ class OutcomeJobs:
         runs = [s.run for s in subjects if s.run]
         return {
             "stage": "analysis",
-            "code": plan.code["analysis"],
+            "code": plan.code.digests["analysis"],
+            "code_name": plan.code.names["analysis"],
             "key": key,
             "spec": to_dict(spec),
             "dataset_key": spec.dataset,
@@ -132,7 +133,7 @@ class OutcomeJobs:
         sources = plan.sources(kind, name)
         return {
             "stage": kind,
-            "code": plan.code[kind],
+            "code": plan.code.digests[kind],
             "spec": to_dict(spec),
             "folders": {key: str(plan.run_dir(key)) for key in sources if key not in plan.analyses},
             "analyses": {key: str(plan.analysis_file(key)) for key in sources if key in plan.analyses},

@@ -20,10 +20,11 @@ def option(meaning: str, default: Any = dataclasses.MISSING, **limits: Any) -> A
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """What the plan calls a piece of work: its key, and the digest of the code that makes it."""
+    """What the plan calls a piece of work: its key, and the code that makes it, by its digest and as keys name it."""
 
     key: str
     code: str
+    code_name: str
 
 
 def from_dict(cls: type[T], data: dict[str, Any]) -> T:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hald.provenance import require_same_data
+from hald.same_origin import require_same_data
 from hald.synthesis.imageset import ImageSet
 from hald.teacher import load_teacher
 from hald.views import normalize

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from hald.data.crops import CropRequest, Crops
 from hald.data.reader import PreparedDataset, open_dataset
 from hald.draws import Floats, Ints, permutation, uniforms
-from hald.provenance import require_same_data
+from hald.same_origin import require_same_data
 from hald.specs.images import RankingSpec
 from hald.synthesis.build import Resources
 from hald.synthesis.units import Arrays, compute_units, load_unit, require_digest

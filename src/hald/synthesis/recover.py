@@ -13,7 +13,7 @@ from hald.data.reader import PreparedDataset, open_dataset
 from hald.draws import generator
 from hald.errors import UserError
 from hald.jobs import log
-from hald.provenance import require_same_data
+from hald.same_origin import require_same_data
 from hald.specs.images import UnitsSpec
 from hald.synthesis.build import Resources
 from hald.synthesis.matching import Matcher, bn_layers

@@ -20,7 +20,7 @@ from hald.draws import permutation, uniforms
 from hald.errors import UserError
 from hald.files import file_digest, read_json, write_atomic, write_buffered, write_json
 from hald.jobs import Progress, StopRequest, log, write_timing
-from hald.provenance import require_same_classes, require_same_data
+from hald.same_origin import require_same_classes, require_same_data
 from hald.specs.base import to_dict
 from hald.specs.images import StatisticsSpec
 from hald.synthesis.build import Resources

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from hald.checkpoint import load_checkpoint, save_checkpoint, seed_epoch
+from hald.code_digests import versions
 from hald.data.reader import open_dataset
 from hald.errors import UserError
 from hald.files import write_json
@@ -24,7 +25,7 @@ from hald.jobs import Progress, StopRequest, exclusive, write_timing
 from hald.labels.store import LabelStore
 from hald.measure import TestSet, accuracy
 from hald.models.weights import save_weights
-from hald.provenance import require_same_data, versions
+from hald.same_origin import require_same_data
 from hald.specs.base import Identity, to_dict
 from hald.specs.run import RunSpec
 from hald.train.batches import Batch

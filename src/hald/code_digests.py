@@ -1,7 +1,7 @@
-"""Keys: what a piece of work is, in ten hex digits. Same parameters, same inputs, same code: same key.
+"""What made a number: a digest of the code behind each stage, and the versions of libraries.
 
-The code part of a key is a digest of the parsed source of every module that the stage's entry module imports, directly
-or not. Docstrings, comments, layout and messages do not count, so editing words never retrains a teacher.
+The digest covers the parsed source of every module that the stage's entry modules import, directly or not. Docstrings,
+comments, layout and messages do not count. hald.plan.ledger knows which digests compute the same numbers.
 """
 
 import ast
@@ -9,11 +9,10 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
-from hald.errors import UserError
-from hald.specs.base import to_dict
+from hald.keys import canonical
 
 SOURCE = Path(__file__).parent
 
@@ -51,28 +50,19 @@ WORDY = frozenset({"UserError", "option", "log.info", "log.warning", "log.error"
 NUMBERLESS = frozenset(
     {
         "hald.claim",
+        "hald.code_digests",
         "hald.errors",
         "hald.files",
         "hald.jobs",
+        "hald.keys",
         "hald.lease",
         "hald.progress",
-        "hald.provenance",
+        "hald.same_origin",
         "hald.scratch",
         "hald.slurm",
         "hald.synthesis.preview",
     }
 )
-
-
-def canonical(data: Any) -> str:
-    """JSON with sorted keys and no white space: one text per value."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def key_of(stage: str, spec: Any, code: str) -> str:
-    """The key of a spec: ten hex digits over stage, parameters (with the keys of its inputs) and code digest."""
-    identity = {name: value for name, value in to_dict(spec).items() if name not in getattr(spec, "NOT_IDENTITY", ())}
-    return hashlib.sha256(canonical([stage, identity, code]).encode()).hexdigest()[:10]
 
 
 def read_sources(folder: Path = SOURCE) -> dict[str, str]:
@@ -84,7 +74,7 @@ def read_sources(folder: Path = SOURCE) -> dict[str, str]:
     return sources
 
 
-def code_digests(sources: dict[str, str] | None = None) -> dict[str, str]:
+def code_digests(sources: Mapping[str, str] | None = None) -> dict[str, str]:
     """Digest of the code behind each stage (of this package, or of given sources)."""
     sources = read_sources() if sources is None else sources
     digests = {}
@@ -94,7 +84,7 @@ def code_digests(sources: dict[str, str] | None = None) -> dict[str, str]:
     return digests
 
 
-def closure(entries: tuple[str, ...], sources: dict[str, str]) -> frozenset[str]:
+def closure(entries: Iterable[str], sources: Mapping[str, str]) -> frozenset[str]:
     """The modules of this package that `entries` import, directly or not, themselves included."""
     seen: set[str] = set()
     waiting = set(entries)
@@ -109,26 +99,34 @@ def closure(entries: tuple[str, ...], sources: dict[str, str]) -> frozenset[str]
 @functools.cache
 def _parsed(source: str) -> tuple[str, frozenset[str]]:
     """A module without words and layout, and the modules that importing it runs (parents included)."""
-    tree = ast.parse(source)
+    tree = without_words(source)
     wanted: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            _strip_docstring(node)
-        elif isinstance(node, ast.Import):
+        if isinstance(node, ast.Import):
             wanted |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.module and not node.level, "imports inside the package are absolute"  # noqa: PT018
             wanted |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in WORDY:
-            node.args = []
     with_parents = {".".join(module.split(".")[:n]) for module in wanted for n in range(1, module.count(".") + 2)}
     # unparse, not dump: its text is the same on every Python version
     return ast.unparse(tree), frozenset(with_parents)
 
 
+def without_words(source: str) -> ast.Module:
+    """A parsed module without docstrings, comments and messages."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            _strip_docstring(node)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in WORDY:
+            node.args = []
+    return tree
+
+
 def _strip_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     if ast.get_docstring(node, clean=False) is not None:
-        node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
+        nothing: list[ast.stmt] = [] if isinstance(node, ast.Module) else [ast.copy_location(ast.Pass(), node.body[0])]
+        node.body = node.body[1:] or nothing
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -136,30 +134,7 @@ def versions(*packages: str) -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in packages}
 
 
-def class_digest(classes: list[str]) -> str:
-    """Four hex digits that name a class order in messages; artefacts store and compare the whole list."""
-    return hashlib.sha256(canonical(classes).encode()).hexdigest()[:4]
-
-
-def require_same_classes(a: list[str], a_name: str, b: list[str], b_name: str, remedy: str) -> None:
-    """Refuse two artefacts whose classes differ in number, name or order: labels would silently be wrong."""
-    if a == b:
-        return
-    at = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-    raise UserError(
-        f"{a_name} has class order {class_digest(a)} ({len(a)} classes{_at(a, at)}), "
-        f"{b_name} has {class_digest(b)} ({len(b)} classes{_at(b, at)}): they do not belong together. {remedy}"
-    )
-
-
-def require_same_data(a: str, a_name: str, b: str, b_name: str) -> None:
-    """Refuse artefacts that come from different real data (digests of prepared datasets; empty: not known)."""
-    if a and b and a != b:
-        raise UserError(
-            f"{a_name} comes from other real images (digest {a[:8]}) than {b_name} ({b[:8]}), although the dataset has "
-            f"the same name; give one of the two datasets another name in the config, or remove what is old"
-        )
-
-
-def _at(classes: list[str], i: int) -> str:
-    return f", number {i} is '{classes[i]}'" if i < len(classes) else ""
+if __name__ == "__main__":  # `hald bless` asks earlier commits for their digests, and for the modules behind them
+    known = read_sources()
+    behind = {stage: sorted(closure(entries, known)) for stage, entries in ENTRY.items()}
+    print(json.dumps({"digests": code_digests(known), "modules": behind}))

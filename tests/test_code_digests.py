@@ -2,22 +2,10 @@
 
 import ast
 import functools
-import hashlib
 
 import pytest
 
-from hald.errors import UserError
-from hald.provenance import (
-    ENTRY,
-    NUMBERLESS,
-    canonical,
-    closure,
-    code_digests,
-    key_of,
-    read_sources,
-    require_same_classes,
-)
-from hald.specs.run import Stage
+from hald.code_digests import ENTRY, NUMBERLESS, closure, code_digests, read_sources
 
 ALL = frozenset(ENTRY)
 DATASETS = frozenset(stage for stage in ENTRY if stage.startswith("dataset."))
@@ -56,6 +44,7 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.analysis.updates": ANALYSIS,
     "hald.profile": NONE,
     "hald.records": NONE,
+    "hald.bless": NONE,
     "hald.checkpoint": frozenset({"squeeze"}) | TRAINING,
     "hald.cli": NONE,
     "hald.data": DATASETS | SYNTHESIS | TRAINING | {"squeeze"},
@@ -76,7 +65,6 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.draws": ALL - SHOWN,
     "hald.figures": FIGURES,
     "hald.labels": LABELS,
-    "hald.labels.adopt": NONE,
     "hald.labels.codec": LABELS,
     "hald.labels.command": NONE,
     "hald.labels.exchange": NONE,
@@ -106,6 +94,7 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.plan.images": NONE,
     "hald.plan.grids": NONE,
     "hald.plan.jobs": NONE,
+    "hald.plan.ledger": NONE,
     "hald.plan.model": NONE,
     "hald.plan.outcome_jobs": NONE,
     "hald.plan.outcome_settings": NONE,
@@ -128,6 +117,7 @@ STAGES: dict[str, frozenset[str]] = {
     "hald.plots.drift": FIGURES,
     "hald.plots.style": FIGURES,
     "hald.slurm_plugin": NONE,
+    "hald.source_changes": NONE,
     "hald.specs": ALL,
     "hald.specs.analysis": ANALYSIS,
     "hald.specs.base": COMPUTING,
@@ -230,28 +220,3 @@ def test_imports_inside_functions_count() -> None:
     sources = read_sources()
     sources["hald.tables"] += "\ndef late():\n    from hald import views\n    return views\n"
     assert "hald.views" in closure(("hald.tables",), sources)
-
-
-def test_keys_depend_on_stage_parameters_and_code() -> None:
-    keys = {key_of("a", Stage("soft", 1), "x"), key_of("b", Stage("soft", 1), "x")}
-    keys |= {key_of("a", Stage("soft", 2), "x"), key_of("a", Stage("soft", 1), "y")}
-    assert len(keys) == 4
-    assert all(len(key) == 10 and int(key, 16) >= 0 for key in keys)
-
-
-def test_a_key_is_a_digest_of_json_that_nobody_may_change() -> None:
-    """Written out, because a change of one blank would make all finished work anew."""
-    text = '["a",{"epochs":1,"kind":"soft"},"x"]'
-    assert key_of("a", Stage("soft", 1), "x") == hashlib.sha256(text.encode()).hexdigest()[:10]
-    assert canonical({"b": 0.5, "a": ["é", None, True]}) == '{"a":["é",null,true],"b":0.5}'
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        canonical(float("nan"))
-
-
-def test_different_class_orders_are_named() -> None:
-    with pytest.raises(
-        UserError, match=r"a has class order \w{4} \(2 classes, number 0 is 'cat'\), b has .*'dog'.*Mend it"
-    ):
-        require_same_classes(["cat", "dog"], "a", ["dog", "cat"], "b", "Mend it.")
-    with pytest.raises(UserError, match="3 classes, number 2 is 'emu'"):
-        require_same_classes(["cat", "dog"], "a", ["cat", "dog", "emu"], "b", "")

@@ -1,0 +1,413 @@
+"""Keys and versions of code: what an edit changes, and what `hald bless` accepts and refuses."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chain import make_chain
+from conftest import ROOT, Project, copy_project
+from hald.code_digests import code_digests, read_sources
+from hald.plan import Plan, ledger
+from hald.plan.ledger import LEDGER, STAGES, code_name, versions_of
+from hald.specs.base import to_dict
+from test_code_digests import STAGES as MODULES
+
+A, B, C = "a" * 64, "b" * 64, "c" * 64
+
+
+def test_the_name_of_code_is_its_newest_version_or_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "LEDGER", tmp_path)
+    assert code_name("relabel", A) == f"relabel:{A}"
+    versions = [{"version": 1, "digests": [A, B]}, {"version": 2, "digests": [B]}]
+    (tmp_path / "relabel.json").write_text(json.dumps(versions))
+    assert [code_name("relabel", digest) for digest in (A, B, C)] == ["relabel:1", "relabel:2", f"relabel:{C}"]
+
+
+def test_every_stage_has_a_ledger() -> None:
+    assert sorted(path.stem for path in LEDGER.iterdir()) == sorted(STAGES)
+    for stage in STAGES:
+        versions = versions_of(stage)
+        assert [entry["version"] for entry in versions] == list(range(1, len(versions) + 1)) != []
+        for entry in versions:
+            assert entry.keys() == {"version", "digests"}
+            assert len(set(entry["digests"])) == len(entry["digests"]) > 0
+            assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in entry["digests"])
+
+
+# ---- which keys an edit changes --------------------------------------------------------------------------------------
+
+OPTIMISED = {"batch": 5, "recover": {"budgets": [2], "sizes": [8], "scale": [0.5, 1]}}
+EXPERIMENT = {
+    "dataset": "waves",
+    "threads": 1,
+    "epochs": 2,
+    "teacher": "one",
+    "teachers": {"one": {"arch": "small/resnet10-w4", "recipe": {"epochs": 1}}},
+    "images": {
+        "rded": {"method": "rded", "mipc": 9},
+        "patches": {"method": "patches", "mipc": 9},
+        "real": {"method": "real"},
+        "sre2l": {"method": "sre2l", **OPTIMISED},
+        "fadrm": {"method": "fadrm", **OPTIMISED},
+        "lpld": {"method": "lpld", **OPTIMISED},
+        "external": {"method": "external", "path": "elsewhere", "bn_mode": "running"},
+    },
+    "students": {"it": {"arch": "small/resnet10-w4"}},
+    "labels": {"batch": 3},
+    "evaluations": {"it": {"order": "soft", "lr": 0.1, "eta": 1}},
+    "tables": {
+        "all": {
+            "caption": "all",
+            "images": ["rded", "patches", "real", "sre2l", "fadrm", "lpld", "external"],
+            "ipc": [1],
+            "slc": [1],
+            "students": ["it"],
+            "evaluations": ["it"],
+            "seeds": 1,
+        }
+    },
+    "analyses": {"a": {"kind": "storage", "images": ["real"], "ipc": [1], "slc": 1}},
+}
+TABLES = ("datasets", "teachers", "rankings", "statistics", "units", "images", "labels", "runs", "analyses")
+
+
+def planned(folder: Path) -> Plan:
+    dataset = {"source": "imagefolder", "root": str(folder), "size": 8, "classes": 3}
+    dataset |= {"mean": [0.5] * 3, "std": [0.2] * 3}
+    return make_chain(folder, EXPERIMENT, {"waves": dataset}).plan
+
+
+def stage_of(table: str, spec: Any) -> str:
+    kinds = {"datasets": "dataset.imagefolder", "teachers": "squeeze", "rankings": "ranking", "labels": "relabel"}
+    kinds |= {"runs": "evaluate", "analyses": "analysis", "statistics": "statistics"}
+    method = {"units": "recover", "images": "synthesis"}
+    return kinds.get(table) or f"{method[table]}.{spec.method}"
+
+
+def changed_keys(before: Plan, after: Plan) -> set[str]:
+    """Slugs of work whose key is another one now."""
+    found = set()
+    for table in TABLES:
+        for a, b in zip(getattr(before, table), getattr(after, table), strict=True):
+            found |= {before.slugs[a]} if a != b else set()
+    return found
+
+
+def below(plan: Plan, stages: frozenset[str]) -> set[str]:
+    """Slugs of the work of some stages and of all that is made from it."""
+    found: set[str] = set()
+    for table in TABLES:  # in the order of the pipeline
+        for key, spec in getattr(plan, table).items():
+            made_from = json.dumps(to_dict(spec))
+            if stage_of(table, spec) in stages or any(f'"{other}"' in made_from for other in found):
+                found.add(key)
+    return {plan.slugs[key] for key in found}
+
+
+def with_other_arithmetic(source: str) -> str:
+    """The source with the first value that a function gives or returns doubled."""
+    tree = ast.parse(source)
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    inside = (node for function in functions for statement in function.body for node in ast.walk(statement))
+    line = next(node for node in inside if isinstance(node, ast.Assign | ast.Return) and node.value)
+    line.value = ast.BinOp(line.value, ast.Mult(), ast.Constant(2))
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "hald.data.sources.imagefolder",
+        "hald.data.sources.parquet",
+        "hald.squeeze",
+        "hald.synthesis.ranking",
+        "hald.synthesis.statistics",
+        "hald.synthesis.sre2l",
+        "hald.synthesis.lpld",
+        "hald.synthesis.fadrm",
+        "hald.synthesis.collect",
+        "hald.synthesis.rded",
+        "hald.synthesis.patches",
+        "hald.synthesis.real",
+        "hald.synthesis.external",
+        "hald.labels.relabel",
+        "hald.train.run",
+        "hald.analysis.theory",
+        "hald.views",
+        "hald.tables",
+    ],
+)
+def test_an_edited_line_changes_the_keys_of_its_stages_and_of_those_below(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "LEDGER", tmp_path / "ledger")
+    for stage, digest in code_digests().items():
+        (tmp_path / "ledger").mkdir(exist_ok=True)
+        (tmp_path / f"ledger/{stage}.json").write_text(json.dumps([{"version": 1, "digests": [digest]}]))
+    before, sources = planned(tmp_path), read_sources()
+    assert set(before.code.names.values()) == {f"{stage}:1" for stage in STAGES}
+    sources[module] = with_other_arithmetic(sources[module])
+    monkeypatch.setattr("hald.plan.code_digests", lambda: code_digests(sources))
+    after = planned(tmp_path)
+    assert changed_keys(before, after) == below(before, MODULES[module])
+    names = {stage for stage in STAGES if after.code.names[stage] != f"{stage}:1"}
+    assert names == MODULES[module] - {"tables", "figures"}
+
+
+# ---- hald bless ------------------------------------------------------------------------------------------------------
+
+FOLDERS = "src/hald/data/sources/imagefolder.py"
+PREPARE = "src/hald/data/prepare.py"
+DECODE = "src/hald/data/decode.py"
+
+
+@dataclass(frozen=True)
+class Checkout:
+    """A git checkout of the project whose code is of version 1."""
+
+    project: Project
+    forks: "subprocess.Popen[str]"
+
+    def git(self, *words: str) -> None:
+        self.project.call(["git", "-c", "user.name=test", "-c", "user.email=test@localhost", *words])
+
+    def edit(self, file: str, old: str, new: str) -> None:
+        self.project.edit(file, old, new)
+
+    def bless(self, *words: str, case: str | None = None) -> tuple[int, str]:
+        """The command's exit code, and what it says; `case`: where that is the only golden case."""
+        assert self.forks.stdin
+        assert self.forks.stdout
+        print(json.dumps({"folder": str(self.project.folder), "words": words, "case": case}), file=self.forks.stdin)
+        self.forks.stdin.flush()
+        code, said = json.loads(self.forks.stdout.readline())
+        return code, said
+
+    def versions(self, stage: str) -> list[int]:
+        """How many digests each version of a stage has."""
+        file = self.project.folder / f"src/hald/ledger/{stage}.json"
+        return [len(entry["digests"]) for entry in json.loads(file.read_text())]
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator["subprocess.Popen[str]"]:
+    """What runs `hald bless` in copies of the project."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, str(ROOT / "tests/forked.py")], **pipes) as process:
+        yield process
+        process.stdin.close()
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, forks: "subprocess.Popen[str]") -> Checkout:
+    copy_project(tmp_path)
+    ignored = shutil.ignore_patterns("__pycache__", "test_*.py")
+    shutil.copytree(ROOT / "tests/goldens", tmp_path / "tests/goldens", ignore=ignored)
+    for name in ("chain.py", "conftest.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
+    for stage, digest in code_digests().items():
+        if stage in STAGES:
+            file = tmp_path / f"src/hald/ledger/{stage}.json"
+            file.write_text(json.dumps([{"version": 1, "digests": [digest]}]))
+    known = Checkout(Project(tmp_path), forks)
+    known.git("init", "--quiet")
+    known.git("add", "src", "tests")
+    known.git("commit", "--quiet", "--message", "version 1")
+    return known
+
+
+@pytest.mark.slow
+def test_other_words_for_the_same_are_blessed_and_keep_the_version(checkout: Checkout) -> None:
+    """A variable is renamed, another one taken out, a guard and a comment added."""
+    checkout.edit(
+        FOLDERS, "classes = sorted(found[spec.train])", "names = found[spec.train]\n    classes = sorted(names)"
+    )
+    checkout.edit(FOLDERS, "    train, test = (", "    # in the order of classes\n    train, test = (")
+    checkout.edit(
+        PREPARE, "counts = np.bincount", "if not classes:\n        raise ValueError(spec)\n    counts = np.bincount"
+    )
+    checkout.edit(DECODE, "short = min(height, width)", "least = min(height, width)")
+    checkout.edit(
+        DECODE,
+        "resize * width / short), int(resize * height / short)",
+        "resize * width / least), int(resize * height / least)",
+    )
+    code, said = checkout.bless("dataset.imagefolder")
+    assert (code, said) == (0, "dataset.imagefolder: its code is now of version 1 (2 golden cases as expected)\n")
+    assert checkout.versions("dataset.imagefolder") == [2]
+    assert checkout.versions("dataset.parquet") == [1]
+    assert "dataset.imagefolder: nothing to bless" in checkout.bless("dataset.imagefolder")[1]
+    # not committed yet: what comes next is compared with version 1 as it was committed
+    checkout.edit(FOLDERS, "for path in image_files(", "for path in 1 * image_files(")
+    assert checkout.bless("dataset.imagefolder")[0] == 0
+    assert checkout.versions("dataset.imagefolder") == [3]
+
+
+@pytest.mark.slow
+def test_other_numbers_are_refused_unless_a_new_version_is_asked_for(checkout: Checkout) -> None:
+    checkout.edit(DECODE, "(image.width - size) / 2", "(image.width - size) / 3")
+    code, said = checkout.bless("dataset.imagefolder", "dataset.sklearn_digits")
+    assert code == 1
+    other, not_run = "These numbers are not as expected:", "No golden case of this stage runs these changes:"
+    assert f"dataset.imagefolder: refused. {other}\n    dataset_imagefolder_resized, images of test: inf times" in said
+    assert f"dataset.sklearn_digits: refused. {not_run}\n    {DECODE}:" in said
+    assert (checkout.versions("dataset.imagefolder"), checkout.versions("dataset.sklearn_digits")) == ([1], [1])
+    # the golden cases have to be right for a new version too; which lines they run does not matter then
+    code, said = checkout.bless("--new-version", "dataset.imagefolder", "dataset.sklearn_digits")
+    assert code == 1
+    assert "dataset.sklearn_digits: its code is now of version 2" in said
+    assert (checkout.versions("dataset.imagefolder"), checkout.versions("dataset.sklearn_digits")) == ([1], [1, 1])
+
+
+@pytest.mark.slow
+def test_changed_lines_that_no_golden_case_runs_are_refused(checkout: Checkout) -> None:
+    checkout.edit(PREPARE, "labels >= 0", "labels > 0")
+    checkout.edit(PREPARE, "END_MARKS = {", "END_MARKS = {**{}, ")
+    code, said = checkout.bless("dataset.tiny_imagenet")
+    assert code == 1
+    lines = (checkout.project.folder / PREPARE).read_text().splitlines()
+    for number, line in enumerate(lines, 1):
+        if "labels > 0" in line or "END_MARKS = {" in line:
+            assert f"    {PREPARE}:{number}: {line.strip()[:16]}" in said
+    assert "hald bless --new-version dataset.tiny_imagenet" in said
+    assert checkout.versions("dataset.tiny_imagenet") == [1]
+
+
+@pytest.mark.slow
+def test_the_first_blessing_asks_for_a_version_and_the_source_has_to_be_committed(checkout: Checkout) -> None:
+    assert checkout.bless("--all") == (0, "nothing to bless: the ledger has the code of every stage\n")
+    (checkout.project.folder / "src/hald/ledger/dataset.parquet.json").unlink()
+    assert "It has no version yet. Begin one: hald bless --new-version dataset.parquet" in checkout.bless("--all")[1]
+    assert checkout.bless("--new-version", "dataset.parquet")[0] == 0
+    assert checkout.versions("dataset.parquet") == [1]
+    ledger_file = checkout.project.folder / "src/hald/ledger/dataset.imagefolder.json"
+    ledger_file.write_text(json.dumps([{"version": 1, "digests": [A]}]))
+    assert "No commit has the code that was blessed last" in checkout.bless("dataset.imagefolder")[1]
+
+
+@pytest.mark.slow
+def test_bless_needs_a_checkout_and_a_stage(tmp_path: Path, forks: "subprocess.Popen[str]") -> None:
+    installed = Checkout(Project(tmp_path), forks)
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    code, said = installed.bless("--all")
+    assert (code, said.count("\n")) == (1, 1)
+    assert (
+        said == f"hald: `hald bless` needs a git checkout of hald with its tests; {tmp_path}/src/hald is not in one\n"
+    )
+    (tmp_path / "tests/goldens").mkdir(parents=True)
+    (tmp_path / "tests/goldens/cases.py").touch()
+    (tmp_path / ".git").mkdir()
+    assert "hald: say which stages to bless, or --all. Changed code:" in installed.bless()[1]
+    assert "hald: there is no stage 'relabl' in the ledger. Did you mean 'relabel'?" in installed.bless("relabl")[1]
+
+
+# For every module in which a golden case sees one: a constant, another value, the case, and a stage that it is of.
+CONSTANTS = {
+    "hald.analysis.consistency": ("turn = 0", "turn = 1", "analysis_crop_consistency", "analysis"),
+    "hald.analysis.crops": ("CROP_WIDTH + 1 :]", "CROP_WIDTH + 2 :]", "analysis_lvsd", "analysis"),
+    "hald.analysis.drift": ("True)[1]", "True)[2]", "analysis_drift", "analysis"),
+    "hald.analysis.embedding": (") < 2 or", ") < 3 or", "analysis_embedding", "analysis"),
+    "hald.analysis.gradients": (" lr=1e-3", " lr=0.0015", "analysis_gradients", "analysis"),
+    "hald.analysis.jitter": ("range(4):", "range(5):", "analysis_lvsd", "analysis"),
+    "hald.analysis.kinds": ("= 100 * drift", "= 101 * drift", "analysis_lvsd", "analysis"),
+    "hald.analysis.lab": ("teacher(0)", "teacher(1)", "analysis_gradients", "analysis"),
+    "hald.analysis.landscape": ("-1, 1, resolution", "-1, 2, resolution", "analysis_landscape", "analysis"),
+    "hald.analysis.lvsd": ("correction=1)", "correction=0)", "analysis_lvsd", "analysis"),
+    "hald.analysis.probe": ("range(0, len", "range(1, len", "analysis_crop_consistency", "analysis"),
+    "hald.analysis.stored": ("range(0, count", "range(1, count", "analysis_theory", "analysis"),
+    "hald.analysis.theory": ("scatter(1, labels", "scatter(2, labels", "analysis_theory", "analysis"),
+    "hald.analysis.updates": ("kept.sum(dim=1, keepdim", "kept.sum(dim=2, keepdim", "analysis_updates", "analysis"),
+    "hald.checkpoint": ("integers(2**63", "integers(3**63", "squeeze_sgd", "squeeze"),
+    "hald.data.crops": ("transpose(2, 0", "transpose(3, 0", "ranking_of_encoded_images", "ranking"),
+    "hald.data.decode": ("shape[:2]", "shape[:3]", "dataset_torchvision", "dataset.torchvision"),
+    "hald.data.prepare": ("labels), 3, spec", "labels), 4, spec", "dataset_torchvision", "dataset.torchvision"),
+    "hald.data.reader": (" != 1:", " != 2:", "squeeze_sgd", "squeeze"),
+    "hald.data.sources.cifar": ("in (True", "in (False", "dataset_torchvision", "dataset.torchvision"),
+    "hald.data.sources.digits": (
+        "targets) - 500",
+        "targets) - 501",
+        "dataset_sklearn_digits",
+        "dataset.sklearn_digits",
+    ),
+    "hald.data.sources.parquet": ("names[1]:", "names[2]:", "dataset_parquet_resized", "dataset.parquet"),
+    "hald.data.sources.tiny_imagenet": ("row[1] for", "row[2] for", "dataset_tiny_imagenet", "dataset.tiny_imagenet"),
+    "hald.draws": ("digest()[:8], ", "digest()[:9], ", "squeeze_sgd", "squeeze"),
+    "hald.labels.codec": ('"u8": 208', '"u8": 207', "steps_u8", "relabel"),
+    "hald.labels.layout": ("parents=True", "parents=False", "steps_u2", "relabel"),
+    "hald.labels.relabel": ("missing_ok=True", "missing_ok=False", "views_mixup", "relabel"),
+    "hald.labels.store": ("] > 0, lam", "] > 1, lam", "analysis_drift", "analysis"),
+    "hald.measure": ("zeros(2, dtype", "zeros(3, dtype", "squeeze_sgd", "squeeze"),
+    "hald.models.bn": ("bias, True", "bias, False", "two_teachers_batch", "relabel"),
+    "hald.models.build": ("Conv2d(3, width", "Conv2d(4, width", "network_sre2l_resnet18", "squeeze"),
+    "hald.models.compact": ("32, 3)], 32", "32, 3)], 33", "network_small_mobilenet_v2", "squeeze"),
+    "hald.models.small": ("convs) - 1", "convs) - 2", "network_small_resnet10-w4", "squeeze"),
+    "hald.specs.base": ("fitting[0], value", "fitting[1], value", "squeeze_sgd", "squeeze"),
+    "hald.specs.run": ("classes, 2)", "classes, 3)", "training_hard_soft", "evaluate"),
+    "hald.squeeze": ("return 0.5 *", "return 0.75 *", "squeeze_sgd", "squeeze"),
+    "hald.synthesis.assemble": (
+        "finished, ignore_errors=True)",
+        "finished, ignore_errors=False)",
+        "real",
+        "synthesis.real",
+    ),
+    "hald.synthesis.build": ("shape=(count, 3, size", "shape=(count, 4, size", "real", "synthesis.real"),
+    "hald.synthesis.external": ("transpose(0, 3", "transpose(1, 3", "external_sorted", "synthesis.external"),
+    "hald.synthesis.fadrm": ("sizes[0])", "sizes[1])", "optimised_fadrm", "recover.fadrm"),
+    "hald.synthesis.folder": ("match[1] or", "match[2] or", "external_numbered", "synthesis.external"),
+    "hald.synthesis.grade": ("ipc > 1 else", "ipc > 2 else", "real", "synthesis.real"),
+    "hald.synthesis.imageset": ("label + 1) *", "label + 2) *", "real", "synthesis.real"),
+    "hald.synthesis.jitter": ("per_image else 1", "per_image else 2", "optimised_sre2l_patches", "recover.sre2l"),
+    "hald.synthesis.lpld": ("images, 3, spec", "images, 4, spec", "optimised_lpld", "recover.lpld"),
+    "hald.synthesis.matching": ("view(1, -1", "view(2, -1", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.mosaic": (
+        "new_zeros(ipc, 3, size",
+        "new_zeros(ipc, 4, size",
+        "chosen_patches_hard",
+        "synthesis.patches",
+    ),
+    "hald.synthesis.optimise": ("problem.start, 0", "problem.start, 1", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.patch_start": ("image + 1)", "image + 2)", "optimised_sre2l_patches", "recover.sre2l"),
+    "hald.synthesis.ranking": ("-1]) // 2", "-1]) // 3", "ranking_two", "ranking"),
+    "hald.synthesis.rded": ("factor**2, spec", "factor**3, spec", "chosen_rded_mosaic", "synthesis.rded"),
+    "hald.synthesis.real": ("transpose(0, 3", "transpose(1, 3", "real", "synthesis.real"),
+    "hald.synthesis.recover": ("shape = (1, -1", "shape = (2, -1", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.sre2l": ("labels), 3, spec", "labels), 4, spec", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.statistics": (" spec.seed, 0, count)", " spec.seed, 1, count)", "statistics_ema", "statistics"),
+    "hald.train.batches": ("range(0, len", "range(1, len", "training_hard", "evaluate"),
+    "hald.train.hard": ("range(0, count", "range(1, count", "training_hard", "evaluate"),
+    "hald.train.losses": ("= 1.0, 100", "= 1.5, 100", "training_matched", "evaluate"),
+    "hald.train.pool": ("stage << 32", "stage << 33", "analysis_updates", "analysis"),
+    "hald.train.run": ("ignore_errors=True", "ignore_errors=False", "training_hard", "evaluate"),
+    "hald.train.schedule": ("in starts) - 1", "in starts) - 2", "training_joint", "evaluate"),
+    "hald.train.step": ("betas=(0.9", "betas=(1.35", "training_hard", "evaluate"),
+    "hald.views": ("4), 2, 0", "4), 3, 0", "squeeze_adam", "squeeze"),
+}
+
+
+@pytest.mark.slow
+def test_one_changed_constant_in_any_module_is_refused(checkout: Checkout) -> None:
+    """The golden case that sees it is enough, so the others are left out here."""
+    folder = checkout.project.folder
+    subprocess.run([sys.executable, "-m", "compileall", "-q", folder / "src", folder / "tests"], check=True)
+    accepted = []
+    for module, (old, new, case, stage) in CONSTANTS.items():
+        file = folder / "src" / f"{module.replace('.', '/')}.py"
+        text, times = file.read_text(), file.stat()
+        assert text.count(old) == 1, (module, old)
+        file.write_text(text.replace(old, new))
+        code, said = checkout.bless(stage, case=case)
+        if code != 1 or f"{stage}: refused." not in said or "not as expected" not in said:
+            accepted.append((module, new, code, said))
+        file.write_text(text)
+        os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert not accepted
