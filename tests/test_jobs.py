@@ -32,8 +32,8 @@ from hald.lease import lease_device, names
 from hald.plan import make_plan
 from hald.plan.sizes import SHORTEST, fitting
 from hald.scratch import staged
-from hald.specs.teacher import Recipe
 from hald.slurm import queued_jobs, require_no_earlier_jobs, runs_now, wait_for_jobs
+from hald.specs.teacher import Recipe
 
 
 def test_a_signal_is_remembered_until_a_loop_looks() -> None:
