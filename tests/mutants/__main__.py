@@ -2,6 +2,7 @@
 
 import argparse
 import datetime
+import hashlib
 import json
 import random
 import subprocess
@@ -52,7 +53,8 @@ def main() -> int:
             print(*(f"{mutant}  # {mutant.kind}, {len(mutant.tests)} tests" for mutant in drawn), sep="\n")
             return 0
         equivalent = [] if options.patch else called_equivalent(drawn)
-        outcomes = try_all([mutant for mutant in drawn if mutant not in equivalent], trees, options.limit)
+        kept = options.kept / f"outcomes-{_digest(trees[0], options)}.jsonl"
+        outcomes = try_all([mutant for mutant in drawn if mutant not in equivalent], trees, options.limit, kept)
         unsure = confirm(outcomes, trees[0], cover)
     found = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes"),
@@ -95,6 +97,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--project", type=Path, default=ROOT, help="another copy of the project to try")
     parser.add_argument("--kept", type=Path, default=ROOT / "results/.mutants", help="where coverage is kept")
     return parser.parse_args()
+
+
+def _digest(tree: Path, options: argparse.Namespace) -> str:
+    """Of all that an outcome depends on: a run that was stopped goes on where it was."""
+    digest = hashlib.sha256(f"{options.tests} {options.only} {options.limit}".encode())
+    for part in ("src", "tests", "config", "workflow"):
+        for path in sorted((tree / part).rglob("*")):
+            if path.is_file() and path.suffix not in (".pyc", ".txt") and "mutants" not in path.parts:
+                digest.update(str(path.relative_to(tree)).encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _with_tests(mutant: Mutant, start: str) -> Mutant:

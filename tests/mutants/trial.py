@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mutants.cover import Cover, Test
 from mutants.draw import Mutant
@@ -87,33 +88,61 @@ def _report(tree: Path) -> Path:
     return tree.parent / f"{tree.name}.json"
 
 
-def try_all(mutants: list[Mutant], trees: list[Path], limit: float) -> list[Outcome]:
-    """Try every change with tests of `limit` seconds; survivors are printed as they are found."""
+def try_all(mutants: list[Mutant], trees: list[Path], limit: float, kept: Path) -> list[Outcome]:
+    """Try every change with tests of `limit` seconds; survivors are printed as they are found.
+
+    What is found is kept in a file, and is not tried again while the file is there.
+    """
     killers: dict[str, Counter[str]] = defaultdict(Counter)  # by module: what noticed one change may notice the next
-    outcomes = [Outcome(mutant, "survived") for mutant in mutants if not mutant.tests]
-    for outcome in outcomes:
-        print(f"SURVIVED no test runs it, {outcome.mutant.kind} in {outcome.mutant.function}\n    {outcome.mutant}")
-    start, count = time.monotonic(), sum(bool(mutant.tests) for mutant in mutants)
+    before = _read(kept)
+    outcomes = [Outcome(mutant, **before[str(mutant)]) for mutant in mutants if str(mutant) in before]
+    outcomes += [Outcome(mutant, "survived") for mutant in mutants if not mutant.tests]
+    for outcome in (one for one in outcomes if not one.killed):
+        _tell(outcome)
+    waiting = [mutant for mutant in mutants if mutant.tests and str(mutant) not in before]
+    start, count = time.monotonic(), len(waiting)
     said = Said(trees[0], {test.name for mutant in mutants for test in mutant.tests})
 
     def works() -> Iterator[Work]:
-        for mutant in mutants:
-            if mutant.tests:
-                known = killers[mutant.module] + Counter(dict(killers[""].most_common(20)))
-                yield Trial(mutant, within(limit, in_order(mutant, known, said))).work
+        for mutant in waiting:
+            known = killers[mutant.module] + Counter(dict(killers[""].most_common(20)))
+            yield Trial(mutant, within(limit, in_order(mutant, known, said))).work
 
     for done, ended in enumerate(run_forked(works(), trees), 1):
         outcome = outcome_of(ended)
         outcomes.append(outcome)
+        _keep(kept, outcome)
         if outcome.how == "failed":
             for place in (outcome.mutant.module, ""):
                 killers[place][outcome.by] += 1
         if not outcome.killed:
-            tests = f"{len(outcome.mutant.tests)} tests in {outcome.seconds:.0f} s"
-            print(f"SURVIVED {tests}, {outcome.mutant.kind} in {outcome.mutant.function}\n    {outcome.mutant}")
+            _tell(outcome)
         if done % 20 == 0:
             print(f"{done} of {count}, {(time.monotonic() - start) / done:.1f} s each", flush=True)
     return outcomes
+
+
+def _tell(survivor: Outcome) -> None:
+    mutant = survivor.mutant
+    tests = f"{len(mutant.tests)} tests in {survivor.seconds:.0f} s" if mutant.tests else "no test runs it"
+    print(f"SURVIVED {tests}, {mutant.kind} in {mutant.function}\n    {mutant}")
+
+
+def _read(kept: Path) -> dict[str, dict[str, Any]]:
+    """What was found before, by the change; a line that was cut off is left out."""
+    found = {}
+    for line in kept.read_text(encoding="utf-8").splitlines(keepends=True) if kept.exists() else ():
+        if line.endswith("\n"):
+            entry = json.loads(line)
+            found[entry.pop("change")] = entry
+    return found
+
+
+def _keep(kept: Path, outcome: Outcome) -> None:
+    entry = {"change": str(outcome.mutant), "how": outcome.how, "by": outcome.by}
+    entry |= {"seconds": outcome.seconds, "words": outcome.words[-300:]}
+    with kept.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(entry) + "\n")
 
 
 class Said:
