@@ -220,7 +220,11 @@ DAMAGE = {
         "class order .* dataset .* has",
     ),
     "batch size": (lambda s: edit_header(s, batch=4), "batches of 4, that is 5 batches", "batches of 4 at 32 px"),
-    "future format": (lambda s: edit_header(s, format=2), "has format 2.*update", "has format 2.*update this package"),
+    "future format": (
+        lambda s: edit_header(s, format=99),
+        "has format 99.*update",
+        "has format 99.*update this package",
+    ),
     "settings": (lambda s: edit_header(s, spec=json.loads(json.dumps(altered()))), "do not give its key", None),
     "teacher": (lambda s: flip_bit(s / "teachers/0/teacher.safetensors"), "weights of teacher 0 are not those", None),
     "no teacher": (lambda s: shutil.rmtree(s / "teachers"), "weights of teacher 0 are gone", None),
