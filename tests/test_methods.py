@@ -164,6 +164,7 @@ def terms(bench: Bench, problem: Problem, x: torch.Tensor) -> np.ndarray:
     return np.mean(found, axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["sre2l", "lpld", "fadrm"])
 def test_the_methods_reach_what_they_are_after(method: str, good_places: dict[str, Places]) -> None:
     stages = 4 if method == "fadrm" else 1

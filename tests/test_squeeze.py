@@ -35,6 +35,7 @@ def test_a_teacher_learns_and_is_recorded(teacher: Path) -> None:
     assert read_json(teacher / "timing.json")["kind"] == "squeeze small/resnet10-w4@32 0000000000"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("crop", ["padded", "resized"])
 def test_a_killed_training_goes_on_to_the_same_bytes(
     crop: str, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,8 @@ from recorded import EXPERIMENT, finish, small_study, write_record
 from studies.make import main, make_page
 from studies.words import Words, _ahead, _deviations, _difference
 
+pytestmark = pytest.mark.slow  # every page is made of whole plans
+
 STUDY = Path("studies/own")
 TEMPLATE = """# Found
 {{ table("main") }}

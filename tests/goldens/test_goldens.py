@@ -31,6 +31,7 @@ def test_every_stage_has_a_case() -> None:
     assert {part for parts, _ in CASES.values() for part in parts} == set(STAGES)
 
 
+@pytest.mark.slow
 def test_all_cases_on_another_type_of_cpu() -> None:
     """The same seed trains another teacher there; what a case says of it holds all the same."""
     command = [sys.executable, str(Path(__file__).with_name("cases.py"))]
