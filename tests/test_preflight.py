@@ -48,7 +48,7 @@ def prepared(chain: Chain) -> Path:
 def test_a_dataset_is_looked_at_before_it_is_prepared(tmp_path: Path) -> None:
     check_datasets(toy(tmp_path).plan, toy(tmp_path).plan.datasets)
     cases = {"classes": 4}, {"root": "/nowhere"}, {"test": "absent"}
-    for changes, words in zip(cases, ("found 3|3 classes", "/nowhere", "absent"), strict=True):
+    for changes, words in zip(cases, ("3 classes found .* says 4", "/nowhere", "absent"), strict=True):
         plan = toy(tmp_path, **changes).plan
         with pytest.raises(UserError, match=words):
             check_datasets(plan, plan.datasets)
