@@ -185,7 +185,8 @@ def test_source_edited_during_a_run_is_noticed_by_its_jobs(copy: Project) -> Non
     copy.edit(
         "workflow/scripts/evaluate.py",
         "with job(snakemake) as work:",
-        "source = Path('src/hald/train/losses.py')\nsource.write_text(source.read_text() + 'EDITED = 1\\n')\n\n"
+        "import os\nsource, edited = Path('src/hald/train/losses.py'), Path(f'{os.getpid()}.py')\n"
+        "edited.write_text(source.read_text() + 'EDITED = 1\\n')\nedited.replace(source)\n\n"
         "with job(snakemake) as work:",
     )
     done = copy.run(check=False)
