@@ -17,19 +17,16 @@ report: "workflow/report/workflow.rst"
 
 rule all:
     input:
-        collect(f"{RESULTS}/tables/{{table}}.{{suffix}}", table=list(PLAN.tables), suffix=["csv", "md", "tex", "html"]),
-        collect(f"{RESULTS}/figures/{{figure}}.{{suffix}}", figure=list(PLAN.figures), suffix=["png", "svg", "pdf"]),
-        unless_there(*map(PLAN.analysis_file, PLAN.analyses)),
-        list(map(PLAN.preview_file, PLAN.images)),
+        GRAPH.everything,
 
 
-include: "workflow/rules/data.smk"
+include: "workflow/rules/datasets.smk"
 include: "workflow/rules/squeeze.smk"
 include: "workflow/rules/synthesis.smk"
-include: "workflow/rules/relabel.smk"
-include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/labels.smk"
+include: "workflow/rules/evaluation.smk"
 include: "workflow/rules/analysis.smk"
-include: "workflow/rules/tables.smk"
+include: "workflow/rules/report.smk"
 
 
 if workflow.is_main_process:

@@ -9,9 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ PARTS = ["Snakefile", "workflow", "config", "src", "profiles", "slurm", "envs"]
 CALL_SECONDS = 900.0
 
 torch.set_num_threads(1)
+os.environ.setdefault("HALD_DEVICE", "cpu")
 
 
 # What a test asks for when it runs the whole chain through Snakemake.
@@ -168,6 +170,9 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
+os.environ.setdefault("HALD_DEVICE", "cpu")
+
+
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     """A fresh copy of the project with the small experiment `tiny` as its config."""
@@ -194,30 +199,50 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return Project(made).copied(tmp_path_factory.mktemp("finished"))
 
 
+# The keys by which the specs below name what they are made from.
+DATA, TEACHER, IMAGES, LABELS, RANKING, STATISTICS, UNITS = (str(i) * 10 for i in range(7))
+
+
+def job_for(
+    spec: object, folder: Path, made_from: Mapping[str, Path], units: Iterable[int] = (0,), **more: object
+) -> "Job[Any]":  # noqa: F821
+    """A job as its script gets it, to make a spec's units in a folder."""
+    from hald.jobs.job import Job
+    from hald.plan.stages import STAGES
+
+    stage = next(stage for stage in STAGES.values() if isinstance(spec, stage.spec))
+    kept = more.get("kept", 0)
+    files = {unit: tuple(folder / name for name in stage.files(spec, unit, unit < kept)) for unit in units}
+    receipt = folder / "done/block.json" if stage.blocks else None
+    about = {"stage": stage.name, "make": stage.make(spec), "receipt": receipt}
+    return Job(spec, folder, files, dict(made_from), folder.with_name(f"{folder.name}.partial"), **(about | more))
+
+
+def make(
+    spec: object, folder: Path, made_from: Mapping[str, Path], units: Iterable[int] = (0,), **more: object
+) -> Path:
+    """Do a stage's work directly, without Snakemake."""
+    job_for(spec, folder, made_from, units, **more).run()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """scikit-learn's digits, prepared."""
 
-    def make(folder: Path) -> None:
-        from hald.data.prepare import prepare
-        from hald.data.sources.digits import read
+    def prepared(folder: Path) -> None:
         from hald.specs.dataset import DatasetSpec
 
         spec = DatasetSpec("digits", "sklearn_digits", None, "train", "test", None, 10, 32, None, None, False, 10)
-        prepare(spec, read(spec), folder / "data", folder / "partial")
+        make(spec, folder / "data", {})
 
-    return made_once(tmp_path_factory, "digits", make) / "data"
+    return made_once(tmp_path_factory, "digits", prepared) / "data"
 
 
 def trained(factory: pytest.TempPathFactory, name: str, digits: Path, spec: "TeacherSpec") -> Path:  # noqa: F821
     """A teacher of the digits."""
 
-    def make(folder: Path) -> None:
-        from hald.squeeze import Places, squeeze
-
-        squeeze(spec, Places(digits, None, folder / "teacher", folder / "partial"), torch.device("cpu"), 0)
-
-    return made_once(factory, name, make) / "teacher"
+    return made_once(factory, name, lambda folder: make(spec, folder / "teacher", {DATA: digits})) / "teacher"
 
 
 @pytest.fixture(scope="session")
@@ -239,13 +264,9 @@ def good_teacher(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 def ranking(digits: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ranking of six digits per class, three crops each, by the small teacher."""
 
-    def make(folder: Path) -> None:
-        from hald.synthesis.build import Resources
-        from hald.synthesis.ranking import rank
-
-        rank(ranking_spec(), digits, teacher, folder, range(10), Resources(torch.device("cpu"), 0, 0.0))
-
-    return made_once(tmp_path_factory, "ranking", make)
+    sources = {DATA: digits, TEACHER: teacher}
+    made = made_once(tmp_path_factory, "ranking", lambda f: make(ranking_spec(), f / "ranking", sources, range(10)))
+    return made / "ranking"
 
 
 def teacher_spec(**changes: object) -> "TeacherSpec":  # noqa: F821
@@ -417,24 +438,18 @@ def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
 def real_set(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two real digits per class."""
 
-    def make(folder: Path) -> None:
-        from hald.synthesis.build import Places, Resources
-        from hald.synthesis.real import synthesize
-
-        places = Places(digits, [], None, folder / "set.zarr", folder / "partial")
-        synthesize(images_spec(), places, Resources(torch.device("cpu"), 0, 0.0))
-
-    return made_once(tmp_path_factory, "real-set", make) / "set.zarr"
+    made = made_once(tmp_path_factory, "real-set", lambda f: make(images_spec(), f / "set.zarr", {DATA: digits}))
+    return made / "set.zarr"
 
 
 @pytest.fixture(scope="session")
 def first_store(real_set: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A label store with two views of those digits (batches of 8, 8 and 4), to be read only."""
 
-    def make(folder: Path) -> None:
+    def labelled(folder: Path) -> None:
         make_labels(labels_spec(), real_set, [teacher], folder / "labels.zarr", range(2))
 
-    return made_once(tmp_path_factory, "store", make) / "labels.zarr"
+    return made_once(tmp_path_factory, "store", labelled) / "labels.zarr"
 
 
 @pytest.fixture
@@ -451,15 +466,34 @@ def make_labels(spec: "LabelsSpec", images: Path, teachers: list[Path], store: P
     """Relabel directly, without Snakemake."""
     from hald.code_digests import code_digests
     from hald.keys import key_of
-    from hald.labels.relabel import Places, relabel
     from hald.plan.ledger import code_name
-    from hald.specs.base import Identity
 
     code = code_digests()["relabel"]
     name = code_name("relabel", code)
-    identity = Identity(key_of("relabel", spec, name), code, name)
-    relabel(spec, Places(images, teachers, store), views, 0.0, torch.device("cpu"), identity)
-    return store
+    sources = {spec.images: images, **dict(zip(spec.teachers, teachers, strict=True))}
+    return make(spec, store, sources, views, key=key_of("relabel", spec, name), code=code, code_name=name)
+
+
+@dataclass(frozen=True)
+class Training:
+    """Where a test trains students: from which dataset and store, and where to."""
+
+    digits: Path
+    store: Path
+    folder: Path
+
+    @property
+    def records(self) -> Path:
+        return self.folder / "records"
+
+    @property
+    def partial(self) -> Path:
+        return job_for(run_spec(), self.records, {}).partial
+
+    def train(self, spec: "RunSpec", seeds: "Iterable[int]" = (0,), **more: object) -> None:  # noqa: F821
+        """Train the students that are not there."""
+        identity = {"key": "k" * 10, "code": "c" * 64, "code_name": "part:1"}
+        make(spec, self.records, {DATA: self.digits, LABELS: self.store}, seeds, **identity, **more)
 
 
 @contextlib.contextmanager

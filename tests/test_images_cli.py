@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from conftest import TINY_DEMO, copy_known, images_spec
+from conftest import DATA, TEACHER, TINY_DEMO, copy_known, images_spec, make
 from hald.cli import main
 from hald.data.decode import decode
 from hald.data.reader import open_dataset
@@ -19,11 +19,9 @@ from hald.data.sources import parquet
 from hald.errors import UserError
 from hald.specs.dataset import DatasetSpec
 from hald.synthesis import exchange
-from hald.synthesis.build import Places, Resources
 from hald.synthesis.folder import find_images, folder_digest
 from hald.synthesis.grade import grade, mean_cosine, penultimate
 from hald.synthesis.imageset import open_set
-from hald.synthesis.real import synthesize
 from hald.teacher import load_teacher
 
 CPU = torch.device("cpu")
@@ -45,8 +43,7 @@ def test_penultimate_features_are_the_networks_own(digits: Path, teacher: Path) 
 
 
 def test_a_set_is_graded_by_its_teacher(digits: Path, teacher: Path, tmp_path: Path) -> None:
-    places = Places(digits, [teacher], None, tmp_path / "set.zarr", tmp_path / "partial")
-    synthesize(images_spec(ipc=3, teachers=("1" * 10,)), places, Resources(CPU, 0, 0.0))
+    make(images_spec(ipc=3, teachers=(TEACHER,)), tmp_path / "set.zarr", {DATA: digits, TEACHER: teacher})
     images, record = open_set(tmp_path / "set.zarr"), open_set(tmp_path / "set.zarr").record()
     model, about = load_teacher(teacher, images.classes, 0.0, CPU)
     x = (torch.from_numpy(images.images()) / 255 - 0.3) / 0.3
@@ -66,8 +63,7 @@ def test_a_set_is_graded_by_its_teacher(digits: Path, teacher: Path, tmp_path: P
 
 
 def test_a_single_image_per_class_has_no_diversity(digits: Path, teacher: Path, tmp_path: Path) -> None:
-    places = Places(digits, [], None, tmp_path / "set.zarr", tmp_path / "partial")
-    synthesize(images_spec(ipc=1), places, Resources(CPU, 0, 0.0))
+    make(images_spec(ipc=1), tmp_path / "set.zarr", {DATA: digits})
     assert grade(open_set(tmp_path / "set.zarr"), teacher, 0.0, CPU)["diversity"] is None
 
 

@@ -12,7 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from conftest import images_spec, labels_spec, make_labels, ranking_spec, statistics_spec, units_spec
+from conftest import (
+    DATA,
+    RANKING,
+    STATISTICS,
+    TEACHER,
+    UNITS,
+    images_spec,
+    labels_spec,
+    make,
+    make_labels,
+    ranking_spec,
+    statistics_spec,
+    units_spec,
+)
 from hald.errors import UserError
 from hald.files import file_digest
 from hald.labels import relabel as module
@@ -20,12 +33,6 @@ from hald.labels.codec import CODECS
 from hald.labels.store import LabelStore
 from hald.labels.verify import worst_error
 from hald.specs.images import FromRanking, FromUnits
-from hald.synthesis.build import Places as SetPlaces
-from hald.synthesis.build import Resources
-from hald.synthesis.methods import optimise_units, synthesize
-from hald.synthesis.ranking import rank
-from hald.synthesis.recover import Places as UnitPlaces
-from hald.synthesis.statistics import make_statistics
 from hald.teacher import load_teacher
 from hald.views import cutmix, render
 
@@ -137,24 +144,18 @@ def test_stored_labels_are_the_teachers_answers(
 @pytest.fixture(scope="module")
 def sets(digits: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A small image set of every method, by name."""
-    folder, resources = tmp_path_factory.mktemp("sets"), Resources(CPU, 0, 0.0)
-    statistics, ranking = folder / "statistics", folder / "ranking"
-    make_statistics(statistics_spec(), digits, teacher, statistics, resources)
-    rank(ranking_spec(), digits, teacher, ranking, range(10), resources)
-    optimised = {"sre2l": (None, 4), "lpld": (statistics, 10), "fadrm": (ranking, 4)}
-    for method, (source, count) in optimised.items():
-        places = UnitPlaces(digits, [teacher], source, folder / f"{method}-units")
-        optimise_units(units_spec(method), places, range(count), resources)
-    specs = {
-        method: (images_spec(method=method, source=FromUnits("6" * 10, 5)), folder / f"{method}-units")
-        for method in optimised
+    folder = tmp_path_factory.mktemp("sets")
+    sources = {DATA: digits, TEACHER: teacher, STATISTICS: folder / "statistics", RANKING: folder / "ranking"}
+    make(statistics_spec(), sources[STATISTICS], sources)
+    make(ranking_spec(), sources[RANKING], sources, range(10))
+    specs = {"rded": images_spec(method="rded", source=FromRanking(RANKING, 1)), "real": images_spec()}
+    for method, count in {"sre2l": 4, "lpld": 10, "fadrm": 4}.items():
+        make(units_spec(method), folder / f"{method}-units", sources, range(count))
+        specs[method] = images_spec(method=method, source=FromUnits(UNITS, 5))
+    return {
+        method: make(spec, folder / f"{method}.zarr", sources | {UNITS: folder / f"{method}-units"})
+        for method, spec in specs.items()
     }
-    specs["rded"] = images_spec(method="rded", source=FromRanking("4" * 10, 1)), ranking
-    specs["real"] = images_spec(), None
-    for method, (spec, source) in specs.items():
-        target, partial = folder / f"{method}.zarr", folder / f"{method}-partial"
-        synthesize(spec, SetPlaces(digits, [teacher], source, target, partial), resources)
-    return {method: folder / f"{method}.zarr" for method in specs}
 
 
 @pytest.mark.parametrize("method", ["sre2l", "lpld", "fadrm", "rded", "real"])
@@ -221,7 +222,7 @@ def test_a_whole_view_is_never_written_again(store: Path) -> None:
     assert all(os.access(path, os.W_OK) for path in before)  # nothing but the writer stands in the way
     with pytest.raises(UserError, match="view 0 of .* is complete and is not written again"):
         opened.write(0, drawn, np.zeros((20, 10), dtype=np.float32))
-    assert not module.Labeller(opened, CPU).compute(0)
+    make_labels(labels_spec(), store / "no-images", [store / "no-teacher"], store, range(1))  # nor does a job
     after = {path: (file_digest(path), path.stat().st_mtime_ns) for path in store.rglob("*") if path.is_file()}
     assert after == before
 

@@ -9,37 +9,48 @@ import torch
 import torch.nn.functional as F
 
 import killing
-from conftest import images_spec, ranking_spec, statistics_spec, units_spec
+from conftest import (
+    DATA,
+    RANKING,
+    STATISTICS,
+    TEACHER,
+    UNITS,
+    images_spec,
+    job_for,
+    make,
+    ranking_spec,
+    statistics_spec,
+    teacher_spec,
+    units_spec,
+)
 from hald.data.crops import CropRequest, Crops
+from hald.data.preflight import check_images
 from hald.data.reader import open_dataset
 from hald.draws import permutation, uniforms
+from hald.errors import UserError
 from hald.files import read_json
-from hald.jobs import Interrupted
+from hald.jobs.signals import Interrupted
+from hald.plan.model import Code, Plan
+from hald.plan.settings import Jobs
 from hald.specs.images import FromUnits, Lpld, Recover, Sre2l
-from hald.synthesis import collect
-from hald.synthesis.build import Places as SetPlaces
-from hald.synthesis.build import Resources
+from hald.synthesis import fadrm, lpld, sre2l
 from hald.synthesis.imageset import open_set
 from hald.synthesis.jitter import draw_jitter, matrices, view_of
 from hald.synthesis.matching import bn_layers
-from hald.synthesis.methods import UNITS, optimise_units
 from hald.synthesis.optimise import Problem, optimise
-from hald.synthesis.ranking import rank
-from hald.synthesis.recover import Bench, Places, make_bench
-from hald.synthesis.statistics import ClassMoments, load_statistics, make_statistics
+from hald.synthesis.recover import Bench, make_bench
+from hald.synthesis.statistics import ClassMoments, load_statistics
 from hald.synthesis.units import load_unit, unit_file
 from hald.teacher import load_teacher
 from hald.views import CROP_WIDTH
 
 CPU = torch.device("cpu")
-RESOURCES = Resources(CPU, 0, 0.0)
+PROBLEMS = {"sre2l": sre2l.problems, "lpld": lpld.problems, "fadrm": fadrm.problems}
 
 
 @pytest.fixture(scope="module")
 def statistics(digits: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("statistics")
-    make_statistics(statistics_spec(), digits, teacher, folder, RESOURCES)
-    return folder
+    return make(statistics_spec(), tmp_path_factory.mktemp("statistics"), {DATA: digits, TEACHER: teacher})
 
 
 def bn_inputs(digits: Path, teacher: Path) -> tuple[list[torch.Tensor], np.ndarray]:
@@ -75,7 +86,7 @@ def test_exact_class_statistics_are_those_of_a_direct_computation(
 
 
 def test_moving_average_statistics_follow_the_released_rule(digits: Path, teacher: Path, tmp_path: Path) -> None:
-    make_statistics(statistics_spec(kind="ema0.1"), digits, teacher, tmp_path, RESOURCES)
+    make(statistics_spec(kind="ema0.1"), tmp_path, {DATA: digits, TEACHER: teacher})
     inputs, labels = bn_inputs(digits, teacher)
     mean, var = np.zeros(inputs[0].shape[1]), np.ones(inputs[0].shape[1])
     for first in range(0, len(labels), 200):
@@ -110,12 +121,13 @@ def test_class_statistics_go_on_after_two_interruptions(
             if not self.left:
                 raise Interrupted
 
-    make_statistics(spec, digits, teacher, tmp_path / "whole", RESOURCES)
+    sources = {DATA: digits, TEACHER: teacher}
+    make(spec, tmp_path / "whole", sources)
     monkeypatch.setattr("hald.synthesis.statistics.StopRequest", Stops)
     for _ in range(2):
         with pytest.raises(Interrupted):
-            make_statistics(spec, digits, teacher, tmp_path / "cut", RESOURCES)
-    make_statistics(spec, digits, teacher, tmp_path / "cut", RESOURCES)
+            make(spec, tmp_path / "cut", sources)
+    make(spec, tmp_path / "cut", sources)
     whole, cut = (load_statistics(tmp_path / name, open_dataset(digits), CPU).of_class(4) for name in ("whole", "cut"))
     for (mean, var), (again_mean, again_var) in zip(whole, cut, strict=True):
         assert torch.equal(mean, again_mean)
@@ -131,8 +143,13 @@ def test_class_moments_by_hand() -> None:
         assert moments.result()[1][:, 0].tolist() == pytest.approx(var)
 
 
-def made_from(method: str, statistics: Path, ranking: Path) -> Path | None:
-    return {"sre2l": None, "lpld": statistics, "fadrm": ranking}[method]
+Sources = dict[str, Path]
+
+
+@pytest.fixture
+def sources(digits: Path, teacher: Path, statistics: Path, ranking: Path) -> Sources:
+    """All that units are made from, by the keys that specs name it by."""
+    return {DATA: digits, TEACHER: teacher, STATISTICS: statistics, RANKING: ranking}
 
 
 # Classification loss and own BN term, end over start, at most. Measured with four teachers (this recipe, two seeds, two
@@ -142,12 +159,11 @@ DROPS = {"sre2l": (0.03, 0.55), "lpld": (0.05, 0.85), "fadrm": (0.32, 0.85)}
 
 
 @pytest.fixture(scope="module")
-def good_places(digits: Path, good_teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Places]:
-    folder = tmp_path_factory.mktemp("good")
-    make_statistics(statistics_spec(flip=0.0), digits, good_teacher, folder / "statistics", RESOURCES)
-    rank(ranking_spec(mipc=40, num_crop=2), digits, good_teacher, folder / "ranking", range(10), RESOURCES)
-    sources = {"sre2l": None, "lpld": folder / "statistics", "fadrm": folder / "ranking"}
-    return {name: Places(digits, [good_teacher], source, folder / name) for name, source in sources.items()}
+def good_sources(digits: Path, good_teacher: Path, tmp_path_factory: pytest.TempPathFactory) -> Sources:
+    folder, real = tmp_path_factory.mktemp("good"), {DATA: digits, TEACHER: good_teacher}
+    make(statistics_spec(flip=0.0), folder / "statistics", real)
+    make(ranking_spec(mipc=40, num_crop=2), folder / "ranking", real, range(10))
+    return real | {STATISTICS: folder / "statistics", RANKING: folder / "ranking"}
 
 
 def terms(bench: Bench, problem: Problem, x: torch.Tensor) -> np.ndarray:
@@ -166,16 +182,16 @@ def terms(bench: Bench, problem: Problem, x: torch.Tensor) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["sre2l", "lpld", "fadrm"])
-def test_the_methods_reach_what_they_are_after(method: str, good_places: dict[str, Places]) -> None:
+def test_the_methods_reach_what_they_are_after(method: str, good_sources: Sources, tmp_path: Path) -> None:
     stages = 4 if method == "fadrm" else 1
     budgets = (25,) * 4 if method == "fadrm" else (120,)
     recover = Recover(budgets=budgets, sizes=(32,) * stages, flip=0.0, roll=(0, 4), scale=(0.3, 1.0))
     changes = {"own": Lpld(10, "5" * 10)} if method == "lpld" else {}
     spec = units_spec(method, batch=10, recover=recover, **changes)
-    bench = make_bench(spec, good_places[method], RESOURCES)
+    bench = make_bench(job_for(spec, tmp_path, good_sources))
     before, after, hits = np.zeros(2), np.zeros(2), []
     for unit in (0, 1):
-        (problem,) = UNITS[method](bench)(unit)
+        (problem,) = PROBLEMS[method](bench)(unit)
         before += terms(bench, problem, problem.start)
         x = optimise(spec.recover, bench.teachers, problem)
         after += terms(bench, problem, x)
@@ -187,28 +203,20 @@ def test_the_methods_reach_what_they_are_after(method: str, good_places: dict[st
     assert torch.cat(hits).float().mean() >= 0.9
 
 
-def compute(method: str, places: Places, units: range, **changes: object) -> None:
-    optimise_units(units_spec(method, **changes), places, units, RESOURCES)
-
-
 def assembled(method: str, digits: Path, units: Path, folder: Path, ipc: int = 2) -> np.ndarray:
-    spec = images_spec(method=method, source=FromUnits("6" * 10, 5), ipc=ipc)
-    collect.synthesize(spec, SetPlaces(digits, [], units, folder / "set.zarr", folder / "partial"), RESOURCES)
-    return open_set(folder / "set.zarr").images()
+    spec = images_spec(method=method, source=FromUnits(UNITS, 5), ipc=ipc)
+    return open_set(make(spec, folder / "set.zarr", {DATA: digits, UNITS: units})).images()
 
 
 UNITS_OF_TWO = {"sre2l": 4, "lpld": 10, "fadrm": 4}  # two chunks x two images, or ten classes
 
 
 @pytest.mark.parametrize("method", ["sre2l", "lpld", "fadrm"])
-def test_one_job_and_five_jobs_give_the_same_set(
-    method: str, digits: Path, teacher: Path, statistics: Path, ranking: Path, tmp_path: Path
-) -> None:
-    source, count = made_from(method, statistics, ranking), UNITS_OF_TWO[method]
-    one, five = (Places(digits, [teacher], source, tmp_path / name) for name in ("one", "five"))
-    compute(method, one, range(count))
+def test_one_job_and_five_jobs_give_the_same_set(method: str, digits: Path, sources: Sources, tmp_path: Path) -> None:
+    spec, count = units_spec(method), UNITS_OF_TWO[method]
+    make(spec, tmp_path / "one", sources, range(count))
     for unit in reversed(range(count)):  # jobs of one unit or two, in another order
-        compute(method, five, range(unit // 2 * 2, unit + 1) if method == "lpld" else range(unit, unit + 1))
+        make(spec, tmp_path / "five", sources, range(unit // 2 * 2 if method == "lpld" else unit, unit + 1))
     a, b = (
         assembled(method, digits, tmp_path / "one", tmp_path / "a"),
         assembled(method, digits, tmp_path / "five", tmp_path / "b"),
@@ -219,80 +227,73 @@ def test_one_job_and_five_jobs_give_the_same_set(
     assert len(np.unique(a.reshape(20, -1), axis=0)) == 20
 
 
-def test_images_stand_where_their_class_and_index_say(digits: Path, teacher: Path, tmp_path: Path) -> None:
-    places = Places(digits, [teacher], None, tmp_path / "units")
-    compute("sre2l", places, range(4))
-    images = assembled("sre2l", digits, places.folder, tmp_path)
+def test_images_stand_where_their_class_and_index_say(digits: Path, sources: Sources, tmp_path: Path) -> None:
+    units = make(units_spec("sre2l"), tmp_path / "units", sources, range(4))
+    images = assembled("sre2l", digits, units, tmp_path)
     # unit 3 = image 1 of chunk 1: classes 5 .. 9; class 7 is its third
-    assert np.array_equal(images[7 * 2 + 1], load_unit(places.folder, 3)["images"][2])
+    assert np.array_equal(images[7 * 2 + 1], load_unit(units, 3)["images"][2])
 
 
 def test_a_larger_ipc_computes_only_new_units_and_begins_with_the_old_images(
-    digits: Path, teacher: Path, tmp_path: Path
+    digits: Path, sources: Sources, tmp_path: Path
 ) -> None:
-    places = Places(digits, [teacher], None, tmp_path / "units")
-    compute("sre2l", places, range(4))
-    before = [unit_file(places.folder, unit).stat().st_mtime_ns for unit in range(4)]
-    two = assembled("sre2l", digits, places.folder, tmp_path / "two")
-    compute("sre2l", places, range(8))
-    assert [unit_file(places.folder, unit).stat().st_mtime_ns for unit in range(4)] == before
-    four = assembled("sre2l", digits, places.folder, tmp_path / "four", ipc=4)
+    units = make(units_spec("sre2l"), tmp_path / "units", sources, range(4))
+    before = [unit_file(units, unit).stat().st_mtime_ns for unit in range(4)]
+    two = assembled("sre2l", digits, units, tmp_path / "two")
+    make(units_spec("sre2l"), units, sources, range(8))
+    assert [unit_file(units, unit).stat().st_mtime_ns for unit in range(4)] == before
+    four = assembled("sre2l", digits, units, tmp_path / "four", ipc=4)
     assert np.array_equal(four.reshape(10, 4, -1)[:, :2], two.reshape(10, 2, -1))
 
 
-def killed_job(method: str, places: Places, number: int) -> None:
+def killed_job(method: str, sources: Sources, folder: Path, number: int) -> None:
     """A job that dies when its n-th unit is about to be put into place."""
     torch.set_num_threads(1)
     Path.replace = killing.deadly(Path.replace, number)  # type: ignore[method-assign]
-    compute(method, places, range(UNITS_OF_TWO[method]))
+    make(units_spec(method), folder, sources, range(UNITS_OF_TWO[method]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["sre2l", "lpld", "fadrm"])
-def test_a_killed_job_goes_on_to_the_same_set(
-    method: str, digits: Path, teacher: Path, statistics: Path, ranking: Path, tmp_path: Path
-) -> None:
-    source = made_from(method, statistics, ranking)
-    whole, cut = (Places(digits, [teacher], source, tmp_path / name) for name in ("whole", "cut"))
-    compute(method, whole, range(UNITS_OF_TWO[method]))
-    assert killing.finish(killing.start(killed_job, method, cut, 3)) == -9
-    assert sorted(path.name for path in cut.folder.glob("?????.npz")) == ["00000.npz", "00001.npz"]
-    kept = unit_file(cut.folder, 0).stat().st_mtime_ns
-    compute(method, cut, range(UNITS_OF_TWO[method]))
-    assert unit_file(cut.folder, 0).stat().st_mtime_ns == kept
-    a, b = (assembled(method, digits, p.folder, tmp_path / f"{p.folder.name}-set") for p in (whole, cut))
+def test_a_killed_job_goes_on_to_the_same_set(method: str, digits: Path, sources: Sources, tmp_path: Path) -> None:
+    spec, units = units_spec(method), range(UNITS_OF_TWO[method])
+    whole, cut = make(spec, tmp_path / "whole", sources, units), tmp_path / "cut"
+    assert killing.finish(killing.start(killed_job, method, sources, cut, 3)) == -9
+    assert sorted(path.name for path in cut.glob("?????.npz")) == ["00000.npz", "00001.npz"]
+    kept = unit_file(cut, 0).stat().st_mtime_ns
+    make(spec, cut, sources, units)
+    assert unit_file(cut, 0).stat().st_mtime_ns == kept
+    a, b = (assembled(method, digits, folder, tmp_path / f"{folder.name}-set") for folder in (whole, cut))
     assert np.array_equal(a, b)
 
 
-def test_lpld_batches_are_at_most_the_batch(digits: Path, teacher: Path, statistics: Path, tmp_path: Path) -> None:
+def test_lpld_batches_are_at_most_the_batch(sources: Sources, tmp_path: Path) -> None:
     spec = units_spec("lpld", own=Lpld(12, "5" * 10), batch=5)
-    bench = make_bench(spec, Places(digits, [teacher], statistics, tmp_path), RESOURCES)
-    problems = UNITS["lpld"](bench)(3)
+    bench = make_bench(job_for(spec, tmp_path, sources))
+    problems = PROBLEMS["lpld"](bench)(3)
     assert [len(problem.start) for problem in problems] == [5, 5, 2]
     assert all((problem.labels == 3).all() for problem in problems)
-    assert len({problem.address for problem in problems} | {p.address for p in UNITS["lpld"](bench)(4)}) == 6
+    assert len({problem.address for problem in problems} | {p.address for p in PROBLEMS["lpld"](bench)(4)}) == 6
 
 
 def test_sre2l_can_start_from_the_patches_of_its_classes(
-    digits: Path, teacher: Path, ranking: Path, tmp_path: Path
+    digits: Path, sources: Sources, ranking: Path, tmp_path: Path
 ) -> None:
     from hald.specs.images import Patches
 
     spec = units_spec("sre2l", own=Sre2l(Patches("4" * 10, "easy", 1)))
-    bench = make_bench(spec, Places(digits, [teacher], ranking, tmp_path), RESOURCES)
-    (problem,) = UNITS["sre2l"](bench)(3)
+    bench = make_bench(job_for(spec, tmp_path, sources))
+    (problem,) = PROBLEMS["sre2l"](bench)(3)
     assert problem.labels.tolist() == [5, 6, 7, 8, 9]
     unit, data = load_unit(ranking, 7), open_dataset(digits)
     crop = Crops(data.train, 32, (1.0, 1.0), (1.0, 1.0), 0, CPU).cut(unit["index"][1:2], unit["box"][1:2])
     assert torch.allclose(problem.start[2], (crop[0] / 255 - 0.3) / 0.3, atol=1e-6)
 
 
-def test_a_network_without_bn_layers_is_refused(digits: Path, teacher: Path, tmp_path: Path) -> None:
-    from hald.data.preflight import check_images
-    from hald.errors import UserError
-
-    net = {"arch": "torchvision/alexnet", "classes": 10, "size": 224}
-    work = {"stage": "recover.sre2l", "spec": {}, "networks": [net]}
+def test_a_network_without_bn_layers_is_refused(tmp_path: Path) -> None:
+    plan = Plan("r", "s", Jobs(), Code({}, {}))
+    plan.specs["squeeze"] |= {"a": teacher_spec(arch="torchvision/alexnet", size=224), "b": teacher_spec()}
+    alone, together = (job_for(units_spec("sre2l", teachers=keys), tmp_path, {}) for keys in ("a", "ab"))
     with pytest.raises(UserError, match="sre2l matches the statistics of BN layers, and torchvision/alexnet has none"):
-        check_images([work])
-    check_images([work | {"networks": [net, net | {"arch": "small/resnet10-w4", "size": 32}]}])  # as FADRM+ does
+        check_images(plan, [alone])
+    check_images(plan, [together])  # as FADRM+ does

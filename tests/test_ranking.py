@@ -8,32 +8,28 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from conftest import images_spec, ranking_spec
+from conftest import DATA, RANKING, TEACHER, images_spec, job_for, make, ranking_spec
 from hald.data.crops import CropRequest, Crops
 from hald.data.reader import Split, open_dataset
 from hald.draws import permutation, uniforms
 from hald.files import read_json, write_json
-from hald.specs.images import FromDataset, FromRanking, Patches
-from hald.synthesis import patches, rded, real
-from hald.synthesis.build import Places, Resources
+from hald.specs.images import FromDataset, FromRanking, ImagesSpec, Patches
 from hald.synthesis.imageset import open_set
 from hald.synthesis.mosaic import mosaic
-from hald.synthesis.ranking import by_difficulty, rank, score, select
+from hald.synthesis.ranking import by_difficulty, score, select
 from hald.synthesis.units import load_unit
 from hald.teacher import load_teacher
 from hald.views import CROP_WIDTH, crop_boxes, render
 
 CPU = torch.device("cpu")
-RESOURCES = Resources(CPU, 0, 0.0)
 
 
-def make(method: object, spec: object, digits: Path, made_from: Path | None, folder: Path) -> np.ndarray:
-    places = Places(digits, [], made_from, folder / "set.zarr", folder / "partial")
-    method.synthesize(spec, places, RESOURCES)  # type: ignore[attr-defined]
-    return open_set(folder / "set.zarr").images()
+def images_of(spec: ImagesSpec, digits: Path, ranking: Path | None, folder: Path) -> np.ndarray:
+    made = make(spec, folder / "set.zarr", {DATA: digits} | ({RANKING: ranking} if ranking else {}))
+    return open_set(made).images()
 
 
-def rded_spec(factor: int = 1, **changes: object) -> object:
+def rded_spec(factor: int = 1, **changes: object) -> ImagesSpec:
     return images_spec(method="rded", source=FromRanking("4" * 10, factor), **changes)
 
 
@@ -61,7 +57,7 @@ def brute_force(digits: Path, teacher: Path, label: int) -> list[tuple[float, np
 def test_rded_keeps_the_crops_that_a_brute_force_ranking_keeps(
     digits: Path, teacher: Path, ranking: Path, tmp_path: Path
 ) -> None:
-    images = make(rded, rded_spec(), digits, ranking, tmp_path)
+    images = images_of(rded_spec(), digits, ranking, tmp_path)
     best = brute_force(digits, teacher, 3)
     for j in range(2):
         assert np.array_equal(images[3 * 2 + j], best[j][1])
@@ -74,7 +70,7 @@ def test_patches_are_the_ranks_that_their_difficulty_says(
     digits: Path, teacher: Path, ranking: Path, tmp_path: Path, difficulty: str, ranks: list[int]
 ) -> None:
     spec = images_spec(method="patches", source=Patches("4" * 10, difficulty, 1))
-    images = make(patches, spec, digits, ranking, tmp_path)
+    images = images_of(spec, digits, ranking, tmp_path)
     best = brute_force(digits, teacher, 7)
     for image, r in zip(images[14:16], ranks, strict=True):
         assert np.array_equal(image, best[r][1])
@@ -112,8 +108,8 @@ def test_mosaic_cells_are_row_major_over_ranks() -> None:
 
 
 def test_factor_two_is_scored_in_an_empty_canvas_and_patches_nest(digits: Path, teacher: Path, tmp_path: Path) -> None:
-    rank(ranking_spec(side=16, mipc=10), digits, teacher, tmp_path / "rank", range(10), RESOURCES)
-    images = make(rded, rded_spec(2), digits, tmp_path / "rank", tmp_path / "rded")
+    make(ranking_spec(side=16, mipc=10), tmp_path / "rank", {DATA: digits, TEACHER: teacher}, range(10))
+    images = images_of(rded_spec(2), digits, tmp_path / "rank", tmp_path / "rded")
     assert images.shape == (20, 3, 32, 32)
     data = open_dataset(digits)
     network, _ = load_teacher(teacher, data.classes, 0.0, CPU)
@@ -124,12 +120,12 @@ def test_factor_two_is_scored_in_an_empty_canvas_and_patches_nest(digits: Path, 
     assert float(score(network, crop, 0, 32, ((0.3,) * 3, (0.3,) * 3))[0]) == pytest.approx(expected, abs=1e-6)
     assert load_unit(tmp_path / "rank", 0)["loss"][0] == pytest.approx(expected, abs=1e-5)
     spec = images_spec(method="patches", source=Patches("4" * 10, "easy", 2), ipc=1)
-    one = make(patches, spec, digits, tmp_path / "rank", tmp_path / "one")
-    two = make(patches, images_spec(method="patches", source=spec.source), digits, tmp_path / "rank", tmp_path / "two")
+    one = images_of(spec, digits, tmp_path / "rank", tmp_path / "one")
+    two = images_of(images_spec(method="patches", source=spec.source), digits, tmp_path / "rank", tmp_path / "two")
     assert np.array_equal(one[3], two[6])
     # crops 0 .. 3 make patch 0, whatever the IPC; RDED's cell 1 holds crop 1 * IPC instead
     assert np.array_equal(
-        two[0][:, :16, 16:], make(rded, rded_spec(2, ipc=1), digits, tmp_path / "rank", tmp_path / "x")[0][:, :16, 16:]
+        two[0][:, :16, 16:], images_of(rded_spec(2, ipc=1), digits, tmp_path / "rank", tmp_path / "x")[0][:, :16, 16:]
     )
 
 
@@ -148,10 +144,10 @@ def test_a_killed_ranking_goes_on_to_the_same_units(
         return rank_class(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module, "rank_class", dies_at_the_fifth)
-    arguments = (ranking_spec(), digits, teacher, tmp_path, range(10), RESOURCES)
+    job = job_for(ranking_spec(), tmp_path, {DATA: digits, TEACHER: teacher}, range(10))
     with pytest.raises(KeyboardInterrupt):
-        rank(*arguments)
-    rank(*arguments)
+        job.run()
+    job.run()
     assert len(calls) == 4 + 1 + 6  # four classes were kept
     for label in range(10):
         cut, whole = load_unit(tmp_path, label), load_unit(ranking, label)
@@ -178,8 +174,8 @@ def test_crops_of_encoded_images_are_cut_again_from_their_boxes(tmp_path: Path) 
 
 
 def test_real_subsets_are_real_and_nested(digits: Path, tmp_path: Path) -> None:
-    two = make(real, images_spec(), digits, None, tmp_path / "a")
-    five = make(real, images_spec(ipc=5, source=FromDataset(None, 0)), digits, None, tmp_path / "b")
+    two = images_of(images_spec(), digits, None, tmp_path / "a")
+    five = images_of(images_spec(ipc=5, source=FromDataset(None, 0)), digits, None, tmp_path / "b")
     data = open_dataset(digits)
     pool = {data.train.read(int(i)).transpose(2, 0, 1).tobytes() for i in data.train.of_class(7)}
     assert all(image.tobytes() in pool for image in five[35:40])
@@ -196,4 +192,4 @@ def test_a_ranking_of_other_images_is_refused(digits: Path, ranking: Path, tmp_p
     manifest = read_json(copy / "manifest.json") | {"digest": "f" * 64}
     write_json(copy / "manifest.json", manifest)
     with pytest.raises(UserError, match="made from other real images"):
-        make(rded, rded_spec(), copy, ranking, tmp_path / "set")
+        images_of(rded_spec(), copy, ranking, tmp_path / "set")

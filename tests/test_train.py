@@ -16,20 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torchvision.transforms.v2.functional import resized_crop
 
-from conftest import labels_spec, layer_seeds, make_labels, run_spec
+from conftest import Training, labels_spec, layer_seeds, make_labels, run_spec
 from hald.errors import UserError
 from hald.files import read_json
-from hald.jobs import Interrupted
+from hald.jobs.signals import Interrupted
 from hald.labels.codec import keep_top
 from hald.labels.store import LabelStore
-from hald.specs.base import Identity
 from hald.specs.run import AdaptiveSpec, LossSpec, RunSpec, Stage
 from hald.train import run as module
 from hald.train.batches import Batch, rendered
 from hald.train.hard import HardBatches
 from hald.train.losses import KL, CrossEntropy, Gift, Joint, Lpqld, smooth, soft_loss, temperature_of
 from hald.train.pool import SoftPool, pool_ids
-from hald.train.run import Places, evaluate
 from hald.train.schedule import HeldOut, fixed_starts, goes_on, learning_rate, stage_at, watch
 from hald.train.step import Student, make_optimizer, make_student
 from hald.views import View
@@ -37,13 +35,6 @@ from killing import deadly, finish, start
 
 CPU = torch.device("cpu")
 X = torch.empty(0)
-
-
-IDENTITY = Identity("k" * 10, "c" * 64, "part:1")
-
-
-def places(digits: Path, store: Path, folder: Path) -> Places:
-    return Places(digits, store, folder / "records", folder / "partial")
 
 
 # eta 2 at epoch 150 of 300 -> 0.8536 lr0; eta 1: 0.5; last epoch 0.5026 and 0.00003
@@ -142,8 +133,8 @@ def test_a_hard_stage_at_the_labels_own_temperature(digits: Path, store: Path, t
     """Ten classes, smoothing 0.8: the class label says 0.28, and so do the teacher's labels at that temperature."""
     records = {}
     for given_one in (1.0, None):
-        target = places(digits, store, tmp_path / str(given_one))
-        evaluate(run_spec(hard_temperature=given_one), [0], target, CPU, IDENTITY)
+        target = Training(digits, store, tmp_path / str(given_one))
+        target.train(run_spec(hard_temperature=given_one), [0])
         records[given_one] = read_json(target.records / "seed-0.json")
     found = records[None]["hard_temperature"]
     labels = LabelStore(store)
@@ -344,10 +335,10 @@ def test_a_pool_without_a_crop_of_held_out_images_is_refused(store: Path) -> Non
 
 def test_an_adaptive_training_notes_its_stages(digits: Path, real_set: Path, teacher: Path, tmp_path: Path) -> None:
     unmixed = make_labels(labels_spec(mix="none"), real_set, [teacher], tmp_path / "labels.zarr", range(2))
-    target = places(digits, unmixed, tmp_path)
+    target = Training(digits, unmixed, tmp_path)
     stages = (Stage("soft", None), Stage("hard", None), Stage("soft", None))
     adaptive = AdaptiveSpec(window=1, accuracy=1000.0, entropy=1e-9, shortest=2, held_out=1)
-    evaluate(run_spec(stages=stages, epochs=9, adaptive=adaptive), [0], target, CPU, IDENTITY)
+    target.train(run_spec(stages=stages, epochs=9, adaptive=adaptive), [0])
     record = read_json(target.records / "seed-0.json")
     assert record["stage_starts"] == [0, 2, 7]  # leaves soft as soon as it may, hard only when it must
 
@@ -492,8 +483,8 @@ SCHEDULES = {
 
 @pytest.mark.parametrize("kinds", SCHEDULES.values(), ids=SCHEDULES)
 def test_every_schedule_trains(kinds: tuple[str, ...], digits: Path, store: Path, tmp_path: Path) -> None:
-    target = places(digits, store, tmp_path)
-    evaluate(run_spec(stages=tuple(Stage(kind, 2) for kind in kinds)), [0], target, CPU, IDENTITY)
+    target = Training(digits, store, tmp_path)
+    target.train(run_spec(stages=tuple(Stage(kind, 2) for kind in kinds)), [0])
     record = read_json(target.records / "seed-0.json")
     assert record["stage_starts"] == list(range(0, 2 * len(kinds), 2))
     assert record["curve"][-1]["stage"] == kinds[-1]
@@ -504,9 +495,9 @@ def test_lpqld_training_resumes_with_its_temperature(
     digits: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CHECKPOINT_EPOCHS", 1)
-    whole, cut = (places(digits, store, tmp_path / name) for name in ("whole", "cut"))
+    whole, cut = (Training(digits, store, tmp_path / name) for name in ("whole", "cut"))
     spec = run_spec(stages=(Stage("soft", 4),), loss=LOSSES[-1], top_k=3)
-    evaluate(spec, [0], whole, CPU, IDENTITY)
+    whole.train(spec, [0])
     with monkeypatch.context() as context:
         epoch = module.train_epoch
 
@@ -517,18 +508,18 @@ def test_lpqld_training_resumes_with_its_temperature(
 
         context.setattr(module, "train_epoch", stopped)
         with pytest.raises(Interrupted):
-            evaluate(spec, [0], cut, CPU, IDENTITY)
-    evaluate(spec, [0], cut, CPU, IDENTITY)
+            cut.train(spec, [0])
+    cut.train(spec, [0])
     assert (whole.records / "seed-0.json").read_bytes() == (cut.records / "seed-0.json").read_bytes()
 
 
 def test_an_unreadable_checkpoint_starts_anew(digits: Path, store: Path, tmp_path: Path) -> None:
-    whole, torn = (places(digits, store, tmp_path / name) for name in ("whole", "torn"))
+    whole, torn = (Training(digits, store, tmp_path / name) for name in ("whole", "torn"))
     checkpoint = torn.partial / "seed-0/checkpoint.pt"
     checkpoint.parent.mkdir(parents=True)
     checkpoint.write_bytes(b"PK\x03\x04 torn")
     for target in (whole, torn):
-        evaluate(run_spec(), [0], target, CPU, IDENTITY)
+        target.train(run_spec(), [0])
     assert (whole.records / "seed-0.json").read_bytes() == (torn.records / "seed-0.json").read_bytes()
 
 
@@ -739,8 +730,8 @@ def soft_by_hand(arrays: zarr.Group, number: int, spec: RunSpec) -> Batch:
 def test_a_whole_training_against_plain_arithmetic(way: str, digits: Path, store: Path, tmp_path: Path) -> None:
     """Soft, hard, soft with the batches, both losses, AdamW and the rate written out: every epoch has the same loss."""
     spec = run_spec(**(CHANGED | WAYS[way]))
-    target = places(digits, store, tmp_path)
-    evaluate(spec, [0], target, CPU, IDENTITY)
+    target = Training(digits, store, tmp_path)
+    target.train(spec, [0])
     arrays, model = zarr.open_group(store, mode="r"), make_student(spec, 0, CPU).model.train()
     images, labels = np.asarray(arrays["images"]), np.arange(20) // 2
     draws = HardBatches(spec, torch.from_numpy(images), torch.from_numpy(labels))  # their law has tests of its own
@@ -783,13 +774,13 @@ def test_a_whole_training_against_plain_arithmetic(way: str, digits: Path, store
 def test_layers_that_draw_have_new_numbers_in_every_epoch(digits: Path, store: Path, tmp_path: Path) -> None:
     """Six epochs of two seeds, whatever the stages."""
     with layer_seeds() as seeds:
-        evaluate(run_spec(), [0, 1], places(digits, store, tmp_path), CPU, IDENTITY)
+        Training(digits, store, tmp_path).train(run_spec(), [0, 1])
     assert len(set(seeds)) == 12
 
 
 def test_the_record(digits: Path, store: Path, tmp_path: Path) -> None:
-    target = places(digits, store, tmp_path)
-    evaluate(run_spec(), [0, 1], target, CPU, IDENTITY)
+    target = Training(digits, store, tmp_path)
+    target.train(run_spec(), [0, 1])
     record = read_json(target.records / "seed-1.json")
     assert record["seed"] == 1
     assert record["curve"][-1]["epoch"] == 6
@@ -800,7 +791,7 @@ def test_the_record(digits: Path, store: Path, tmp_path: Path) -> None:
     assert record["curve"] != read_json(target.records / "seed-0.json")["curve"]
     assert (record["key"], record["code"]) == ("k" * 10, "c" * 64)
     assert not target.partial.exists()
-    assert read_json(target.records / "seed-0.timing.json")["work"] == 6 * 20
+    assert read_json(target.records / "timings/seed-0.json")["work"] == 6 * 20
 
 
 def test_the_last_epochs_accuracy_counts_and_not_the_bests(
@@ -809,8 +800,8 @@ def test_the_last_epochs_accuracy_counts_and_not_the_bests(
     measured = [(10.0, 50.0), (47.5, 60.0), (20.0, 90.0), (30.0, 80.0), (40.0, 95.0), (35.123456, 77.0)]
     answers = iter(measured)
     monkeypatch.setattr(module, "accuracy", lambda *_: next(answers))
-    target = places(digits, store, tmp_path)
-    evaluate(run_spec(measure_every=1), [0], target, CPU, IDENTITY)
+    target = Training(digits, store, tmp_path)
+    target.train(run_spec(measure_every=1), [0])
     record = read_json(target.records / "seed-0.json")
     assert [point["top1"] for point in record["curve"]] == [10.0, 47.5, 20.0, 30.0, 40.0, 35.1235]
     assert [point["top5"] for point in record["curve"]] == [top5 for _, top5 in measured]
@@ -823,8 +814,8 @@ def test_accuracy_is_measured_every_few_epochs_and_at_the_end(
     every: int, epochs: list[int], digits: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "accuracy", lambda *_: (0.0, 0.0))
-    target = places(digits, store, tmp_path)
-    evaluate(run_spec(measure_every=every), [0], target, CPU, IDENTITY)
+    target = Training(digits, store, tmp_path)
+    target.train(run_spec(measure_every=every), [0])
     assert [point["epoch"] for point in read_json(target.records / "seed-0.json")["curve"]] == epochs
 
 
@@ -832,14 +823,14 @@ def test_hard_labels_alone_need_no_soft_ones(digits: Path, store: Path, tmp_path
     """The same training whether labels lie about or not; it is charged for none."""
     found = {}
     for pool in (0, 6):
-        target = places(digits, store, tmp_path / str(pool))
-        evaluate(run_spec(stages=(Stage("hard", 3),), pool=pool), [0], target, CPU, IDENTITY)
+        target = Training(digits, store, tmp_path / str(pool))
+        target.train(run_spec(stages=(Stage("hard", 3),), pool=pool), [0])
         found[pool] = read_json(target.records / "seed-0.json")
     assert found[0]["curve"] == found[6]["curve"]
     assert (found[0]["label_bytes"], found[0]["slc_effective"]) == (0, 0)
 
 
-def training_job(target: Places, arch: str, phase: str, number: int) -> None:
+def training_job(target: Training, arch: str, phase: str, number: int) -> None:
     """A run of 24 epochs that dies in a chosen place."""
     torch.set_num_threads(1)
     module.CHECKPOINT_EPOCHS = 3
@@ -850,13 +841,13 @@ def training_job(target: Places, arch: str, phase: str, number: int) -> None:
     elif phase == "record":
         module.write_json = deadly(module.write_json, number)
     spec = run_spec(arch=arch, stages=(Stage("soft", 8), Stage("hard", 8), Stage("soft", 8)))
-    module.evaluate(spec, [0], target, CPU, IDENTITY)
+    target.train(spec, [0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["small/resnet10-w4", "torchvision/mobilenet_v2"])  # the second has dropout
 def test_killed_at_any_moment_the_record_is_the_same(arch: str, digits: Path, store: Path, tmp_path: Path) -> None:
-    whole, cut = (places(digits, store, tmp_path / name) for name in ("whole", "cut"))
+    whole, cut = (Training(digits, store, tmp_path / name) for name in ("whole", "cut"))
     assert finish(start(training_job, whole, arch, "", 0)) == 0
     for phase, number in (("epoch", 2), ("checkpoint", 1), ("epoch", 5), ("checkpoint", 2), ("record", 1)):
         assert finish(start(training_job, cut, arch, phase, number)) == -signal.SIGKILL
@@ -868,7 +859,7 @@ def test_killed_at_any_moment_the_record_is_the_same(arch: str, digits: Path, st
 def test_a_signal_in_the_last_epoch_loses_nothing(
     digits: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target = places(digits, store, tmp_path)
+    target = Training(digits, store, tmp_path)
     epoch = module.train_epoch
 
     def signalled(*arguments: object) -> object:
@@ -878,7 +869,7 @@ def test_a_signal_in_the_last_epoch_loses_nothing(
 
     monkeypatch.setattr(module, "train_epoch", signalled)
     with pytest.raises(Interrupted):
-        evaluate(run_spec(), [0, 1], target, CPU, IDENTITY)
+        target.train(run_spec(), [0, 1])
     assert (target.records / "seed-0.json").exists()
 
 
@@ -890,9 +881,9 @@ def test_images_and_labels_that_do_not_belong_are_refused(digits: Path, store: P
         ({"size": 16}, "batches of 8 at 32 px, the run wants 8 at 16 px"),
     ):
         with pytest.raises(UserError, match=message):
-            evaluate(run_spec(**changes), [0], places(digits, store, tmp_path), CPU, IDENTITY)
+            Training(digits, store, tmp_path).train(run_spec(**changes), [0])
     with pytest.raises(UserError, match="view 2 of label store .* is not complete"):
-        evaluate(run_spec(pool=7), [0], places(digits, store, tmp_path), CPU, IDENTITY)
+        Training(digits, store, tmp_path).train(run_spec(pool=7), [0])
     assert not (tmp_path / "records").exists()
 
 
@@ -900,21 +891,21 @@ def test_an_infinite_loss_stops(digits: Path, store: Path, tmp_path: Path, monke
     losses = torch.tensor([1.0, 2.0, float("inf")])
     monkeypatch.setattr(Student, "steps", lambda *_: (losses, None, None))
     with pytest.raises(UserError, match="the loss is inf in batch 2 of 3"):
-        evaluate(run_spec(), [0], places(digits, store, tmp_path), CPU, IDENTITY)
+        Training(digits, store, tmp_path).train(run_spec(), [0])
 
 
 def test_a_loss_that_is_not_a_number_stops(
     digits: Path, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The message names epoch and batch; the last checkpoint stays, and a lower rate could go on from there."""
-    target = places(digits, store, tmp_path)
+    target = Training(digits, store, tmp_path)
     with pytest.raises(UserError, match=r"epoch 0 \(soft stage\): the loss is nan in batch 1 of 3; lower lr"):
-        evaluate(run_spec(lr=float("inf")), [0], target, CPU, IDENTITY)
+        target.train(run_spec(lr=float("inf")), [0])
     monkeypatch.setattr(module, "CHECKPOINT_EPOCHS", 1)
     rate = module.learning_rate
     monkeypatch.setattr(module, "learning_rate", lambda spec, epoch: rate(spec, epoch) if epoch < 3 else float("inf"))
     with pytest.raises(UserError, match=r"epoch 3 \(hard stage\): the loss is nan in batch 1 .* checkpoint is kept"):
-        evaluate(run_spec(), [0], target, CPU, IDENTITY)
+        target.train(run_spec(), [0])
     assert read_json(target.partial / "seed-0/checkpoint.json")["epoch"] == 3
     assert torch.load(target.partial / "seed-0/checkpoint.pt", weights_only=True)["epoch"] == 3
     assert not (target.records / "seed-0.json").exists()

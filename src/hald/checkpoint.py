@@ -8,7 +8,7 @@ from torch import nn
 
 from hald.draws import generator
 from hald.files import write_buffered, write_json
-from hald.jobs import log
+from hald.jobs.log import log
 
 FORMAT = 2
 

@@ -143,11 +143,12 @@ def _plan(options: argparse.Namespace) -> int:
 def _tables(options: argparse.Namespace) -> int:
     from hald.plan import make_plan
     from hald.plan.config import config_from
+    from hald.plan.graph import Graph, JobId
 
-    plan = make_plan(config_from(options.config))
-    for name in plan.tables:
-        if plan.table_file(name, "md").exists() and plan.is_current("tables", name):
-            print(plan.table_file(name, "md"))
+    graph = Graph(make_plan(config_from(options.config)))
+    for name in graph.plan.tables:
+        if graph.is_done(JobId("table", name)):
+            print(graph.plan.table_file(name, "md"))
     return 0
 
 

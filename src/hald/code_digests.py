@@ -18,8 +18,8 @@ SOURCE = Path(__file__).parent
 
 # The modules that a stage starts from. `hald.device` sets threads and numerical flags for everything on a device.
 ENTRY = {
-    "dataset.sklearn_digits": ("hald.data.prepare", "hald.data.sources.digits"),
-    "dataset.torchvision": ("hald.data.prepare", "hald.data.sources.cifar"),
+    "dataset.sklearn_digits": ("hald.data.prepare", "hald.data.sources.sklearn_digits"),
+    "dataset.torchvision": ("hald.data.prepare", "hald.data.sources.torchvision"),
     "dataset.imagefolder": ("hald.data.prepare", "hald.data.sources.imagefolder"),
     "dataset.tiny_imagenet": ("hald.data.prepare", "hald.data.sources.tiny_imagenet"),
     "dataset.parquet": ("hald.data.prepare", "hald.data.sources.parquet"),
@@ -49,16 +49,19 @@ WORDY = frozenset({"UserError", "option", "log.info", "log.warning", "log.error"
 # These cannot change a number: they move files, word messages and log, keep jobs apart, choose among equal devices.
 NUMBERLESS = frozenset(
     {
-        "hald.claim",
         "hald.code_digests",
         "hald.errors",
         "hald.files",
-        "hald.jobs",
+        "hald.jobs.claims",
+        "hald.jobs.gpu_lease",
+        "hald.jobs.job",
+        "hald.jobs.log",
+        "hald.jobs.scratch",
+        "hald.jobs.script",
+        "hald.jobs.signals",
+        "hald.jobs.units",
         "hald.keys",
-        "hald.lease",
-        "hald.progress",
         "hald.same_origin",
-        "hald.scratch",
         "hald.slurm",
         "hald.synthesis.preview",
     }

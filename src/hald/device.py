@@ -5,7 +5,7 @@ import os
 
 import torch
 
-from hald.lease import lease_device
+from hald.jobs.gpu_lease import lease_device
 
 # glibc's mallopt parameters: when freed memory goes back to the system, by how much the heap grows, how many blocks may
 # be mappings of their own

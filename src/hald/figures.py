@@ -12,23 +12,23 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from hald.errors import UserError
-from hald.files import read_json
+from hald.files import read_json, write_json
+from hald.jobs.job import Job
 from hald.plots import accuracy, analysis, drift
 from hald.plots.style import save
 from hald.specs.figure import FigureSpec
 from hald.specs.table import TableSpec
-from hald.tables import cell_rows, epoch_steps
+from hald.tables import cell_rows, epoch_steps, sources
 
 Found = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Material:
-    """What a figure is drawn from: its spec, folders of run records and files of analyses by key."""
+    """What a figure is drawn from: its spec, and by key folders of run records and files of analyses."""
 
     spec: FigureSpec
-    folders: dict[str, Path]
-    analyses: dict[str, Path]
+    sources: dict[str, Path]
 
     @property
     def table(self) -> TableSpec:
@@ -38,7 +38,7 @@ class Material:
 
     def points(self) -> list[Found]:
         """The cells of the table, with what they are about and what was found."""
-        rows = cell_rows(self.table, self.folders).to_dict("records")
+        rows = cell_rows(self.table, self.sources).to_dict("records")
         return [
             cell.place | {str(name): value for name, value in row.items() if name not in cell.place}
             for cell, row in zip(self.table.cells, rows, strict=True)
@@ -54,7 +54,7 @@ class Material:
                     f"figure '{self.spec.id}' has two runs of '{name}'; choose with `where`, e.g. {{images: rded}}"
                 )
         paths = {
-            name: [self.folders[run] / f"seed-{seed}.json" for seed in range(self.table.seeds)]
+            name: [self.sources[run] / f"seed-{seed}.json" for seed in range(self.table.seeds)]
             for name, run in runs.items()
         }
         return {name: [read_json(path) for path in seeds if path.is_file()] for name, seeds in paths.items()}
@@ -63,7 +63,7 @@ class Material:
         """The points with the steps of their trainings; `hald_900`, if of 900 epochs, is `hald` in another length."""
         points = []
         for cell, point in zip(self.table.cells, self.points(), strict=True):
-            record = next(self.folders[cell.run].glob("seed-*.json"), None)
+            record = next(self.sources[cell.run].glob("seed-*.json"), None)
             if record is not None:
                 spec = read_json(record)["spec"]
                 method = point["evaluation"].removesuffix(f"_{spec['epochs']}")
@@ -73,7 +73,7 @@ class Material:
     def subjects(self) -> Iterator[tuple[Found, Found]]:
         """What each subject of the analyses is, and what was found about it."""
         for key in self.spec.analyses:
-            for subject in read_json(self.analyses[key])["subjects"]:
+            for subject in read_json(self.sources[key])["subjects"]:
                 yield subject["place"], subject
 
     def by(self, field: str) -> dict[str, Found]:
@@ -130,6 +130,15 @@ KINDS: dict[str, Callable[[Material], Figure]] = {
     "variance": lambda m: analysis.variance_law({name: found["variance"] for name, found in m.by("images").items()}),
     "drift": _drift,
 }
+
+
+def make(job: Job[FigureSpec]) -> None:
+    """Draw a figure in all its formats and, last, write what it means."""
+    spec = job.spec
+    cells = spec.table.cells if spec.table else ()
+    files = sources(job, [*spec.analyses, *(cell.run for cell in cells if cell.value is not None)])
+    write_figure(Material(spec, files), job.folder / spec.id)
+    write_json(job.units[0][0], job.meaning)
 
 
 def write_figure(material: Material, stem: Path) -> list[Path]:

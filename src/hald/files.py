@@ -196,9 +196,13 @@ def tree_bytes(path: Path) -> int:
     return sum(entry.stat().st_size for entry in path.rglob("*") if entry.is_file())
 
 
-def as_paths(places: dict[str, str]) -> dict[str, Path]:
-    """Paths by key, as rules hand them over as text."""
-    return {key: Path(place) for key, place in places.items()}
+def size(count: float) -> str:
+    """Bytes for people: 1.2 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
 
 
 @contextlib.contextmanager

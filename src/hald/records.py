@@ -20,6 +20,7 @@ from hald.keys import canonical
 from hald.plan import make_plan
 from hald.plan.config import load_config
 from hald.plan.model import Plan
+from hald.plan.stages import STAGES
 from hald.specs.base import to_dict
 
 Line = dict[str, Any]
@@ -48,13 +49,12 @@ def asked(experiment: str, plan: Plan) -> dict[str, Asked]:
     found = []
     for cell in (cell for table in plan.tables.values() if not table.of_analyses for cell in table.cells):
         place = {name: cell.place[name] for name in CELL}
-        found += [
-            Asked("student", place, seed, cell.run, plan.record(cell.run, seed)) for seed in range(plan.seeds[cell.run])
-        ]
+        seeds = range(plan.needed["evaluate", cell.run])
+        found += [Asked("student", place, seed, cell.run, plan.file("evaluate", cell.run, seed)) for seed in seeds]
     for key in plan.analyses:
-        found.append(Asked("analysis", {"analysis": plan.names[key]}, None, key, plan.analysis_file(key)))
+        found.append(Asked("analysis", {"analysis": plan.names[key]}, None, key, plan.file("analysis", key)))
     for key in plan.teachers:
-        found.append(Asked("teacher", {"teacher": plan.names[key]}, None, key, plan.teacher_dir(key) / "teacher.json"))
+        found.append(Asked("teacher", {"teacher": plan.names[key]}, None, key, plan.file("squeeze", key)))
     placed = (one._replace(place={"experiment": experiment, **one.place}) for one in found)
     return {canonical([one.kind, one.place, one.seed]): one for one in placed}
 
@@ -115,11 +115,16 @@ def records_in(plans: Mapping[str, Plan], path: Path) -> str:
             other.add(one.file)
             continue
         if "timing" in line:
-            write_json(one.file.with_suffix(".timing.json"), line["timing"])
+            write_json(_timing(one.file), line["timing"])
         write_json(one.file, line["record"] | {"made": {name: line[name] for name in ("day", "machine")}})
         put_back.add(one.file)
     left = f"; {len(other)} are of other settings or other code and stay out" if other else ""
     return f"{path}: {len(put_back)} results put back{left}; {_there(plans)}"
+
+
+def _timing(record: Path) -> Path:
+    """How long a result took: of students a file for each seed, of analyses the only one."""
+    return record.parent / "timings" / record.name
 
 
 def _there(plans: Mapping[str, Plan]) -> str:
@@ -129,7 +134,7 @@ def _there(plans: Mapping[str, Plan]) -> str:
 
 def _line(one: Asked, plan: Plan) -> Line:
     """A result as a line that has no place yet. What was put back says itself where it was made."""
-    record, timing = read_json(one.file), one.file.with_suffix(".timing.json")
+    record, timing = read_json(one.file), _timing(one.file)
     made = {"day": time.strftime("%Y-%m-%d", time.localtime(one.file.stat().st_mtime)), "machine": machine()}
     line = {"kind": one.kind, "places": [], **record.pop("made", made), "record": record}
     line |= {"seed": one.seed} if one.kind == "student" else {}
@@ -160,23 +165,14 @@ def _content(line: Line) -> str:
 
 def _work(experiment: str, plan: Plan, known: Mapping[str, Line]) -> list[Line]:
     """Hours of every kind of work behind an experiment. Work that was spared this time counts as it did before."""
-    folders = [
-        *map(plan.store_dir, plan.labels),
-        *map(plan.units_dir, (*plan.rankings, *plan.units)),
-        *map(plan.teacher_dir, plan.teachers),
-        *map(plan.statistics_dir, plan.statistics),
-        *map(plan.images_dir, plan.images),
-    ]
-    files = [path for folder in folders for path in (folder / "timing.json", *folder.glob("timings/*.json"))]
-    files += [plan.analysis_file(key).with_suffix(".timing.json") for key in plan.analyses]
     hours: Counter[str] = Counter()
-    for timing in (read_json(path) for path in files if path.exists()):
-        hours[re.sub(r" [0-9a-f]{10}$", "", timing["kind"])] += timing["seconds"] / 3600  # without a key at its end
-    for key, spec in plan.runs.items():
-        kind, work = spec.effort
-        for path in plan.run_dir(key).glob("*.timing.json"):
-            timing = read_json(path)  # of its last leg, where a training was interrupted: in proportion
-            hours[kind] += timing["seconds"] / 3600 * work / timing["work"]
+    for stage, key in ((name, key) for name, stage in STAGES.items() if stage.timed for key in plan.specs[name]):
+        for path in plan.folder(stage, key).glob("timings/*.json"):
+            timing = read_json(path)
+            took = timing["seconds"] / 3600
+            if stage == "evaluate":  # of its last leg, where a training was interrupted: in proportion
+                took *= plan.runs[key].effort[1] / timing["work"]
+            hours[re.sub(r" [0-9a-f]{10}$", "", timing["kind"])] += took  # without a key at its end
     lines = [
         {"kind": "work", "places": [{"experiment": experiment, "work": kind}], "record": {"hours": round(value, 3)}}
         for kind, value in hours.items()

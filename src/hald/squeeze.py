@@ -3,7 +3,6 @@
 import math
 import shutil
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,48 +13,40 @@ from torch import Tensor, nn
 from hald.checkpoint import load_checkpoint, save_checkpoint, seed_epoch
 from hald.data.crops import CropRequest, Crops
 from hald.data.reader import PreparedDataset, open_dataset
+from hald.device import setup
 from hald.draws import permutation, uniforms
 from hald.errors import UserError
 from hald.files import file_digest, publish_dir, write_json
-from hald.jobs import Progress, StopRequest, log, write_timing
+from hald.jobs.job import Job
+from hald.jobs.log import Progress, log
+from hald.jobs.signals import StopRequest
 from hald.measure import TestSet, accuracy
 from hald.models.build import build_model
 from hald.models.layout import laid_out
 from hald.models.weights import load_weights, save_weights
-from hald.specs.teacher import Recipe, TeacherSpec
+from hald.specs.teacher import Recipe, TeacherSpec, WeightsSpec
 from hald.views import CROP_WIDTH, normalize
 
 CHECKPOINT_EPOCHS = 10
 
 
-@dataclass(frozen=True)
-class Places:
-    """Where a teacher comes from and goes to."""
-
-    dataset: Path
-    weights: Path | None  # file for source: torchvision or path
-    target: Path
-    partial: Path
-
-
-def squeeze(spec: TeacherSpec, places: Places, device: torch.device, workers: int) -> None:
-    """Make the teacher and write teacher.safetensors and teacher.json into `places.target`."""
-    start, done = time.monotonic(), 1.0
-    dataset = open_dataset(places.dataset)
+def make(job: Job[TeacherSpec]) -> None:
+    """Make the teacher: teacher.safetensors and, last, teacher.json."""
+    start, done, spec = time.monotonic(), 1.0, job.spec
+    device = setup(spec.threads)
+    dataset = open_dataset(job.made_from[spec.dataset])
     torch.manual_seed(spec.seed)
     model = laid_out(build_model(spec.arch, spec.classes, spec.size), device)
     if spec.source == "train":
-        done = _train(model, spec, dataset, places.partial, device, workers)
+        done = _train(model, spec, dataset, job.partial, device, job.workers)
     else:
-        assert places.weights is not None
-        if not places.weights.is_file():
-            raise UserError(
-                f"teacher weights {places.weights} do not exist; correct `path` of the teacher in the experiment"
-            )
-        load_weights(model, places.weights, spec.arch)
+        weights = _weights(job)
+        if not weights.is_file():
+            raise UserError(f"teacher weights {weights} do not exist; correct `path` of the teacher in the experiment")
+        load_weights(model, weights, spec.arch)
     top1, top5 = accuracy(model, TestSet.of(dataset.test, device), spec.mean, spec.std)
     log.info("teacher %s: top-1 %.2f %%, top-5 %.2f %% on %d test images", spec.arch, top1, top5, len(dataset.test))
-    finished = places.partial / "teacher"
+    finished = job.partial / "teacher"
     finished.mkdir(parents=True, exist_ok=True)
     save_weights(model, finished / "teacher.safetensors")
     record = {
@@ -72,10 +63,18 @@ def squeeze(spec: TeacherSpec, places: Places, device: torch.device, workers: in
         "sha256": file_digest(finished / "teacher.safetensors"),
     }
     write_json(finished / "teacher.json", record)
-    kind, work = spec.effort
-    write_timing(finished / "timing.json", time.monotonic() - start, device.type, kind, work * done)
-    publish_dir(finished, places.target, "teacher.json")
-    shutil.rmtree(places.partial, ignore_errors=True)
+    job.note_time(start, device.type, done, folder=finished)
+    publish_dir(finished, job.folder, "teacher.json")
+    shutil.rmtree(job.partial, ignore_errors=True)
+
+
+def _weights(job: Job[TeacherSpec]) -> Path:
+    """The file that a teacher which is not trained comes from: the user's own, or downloaded."""
+    if job.spec.path:
+        return Path(job.spec.path)
+    assert job.spec.weights is not None
+    name = WeightsSpec(job.spec.arch, job.spec.weights).name
+    return job.made_from[name] / f"{name}.safetensors"
 
 
 def _train(

@@ -3,7 +3,7 @@
 import html
 import json
 import statistics
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from hald.errors import UserError
-from hald.files import read_json, write_text
+from hald.files import read_json, write_json, write_text
+from hald.jobs.job import Job
 from hald.specs.table import Printed, TableSpec
 
 DASH = "–"
@@ -53,7 +54,7 @@ def cell_rows(table: TableSpec, folders: dict[str, Path]) -> pd.DataFrame:
         place |= dict(zip(table.rows + table.columns, cell.row + cell.column, strict=True))
         if cell.value is not None:
             value = found_value(source, cell.subject, cell.value)
-            rows.append(place | {"value": value} | _beside(cell.paper, value) | {"analysis": source.stem})
+            rows.append(place | {"value": value} | _beside(cell.paper, value) | {"analysis": source.parent.name})
             continue
         seeds = [source / f"seed-{seed}.json" for seed in range(table.seeds)]
         ours = _summary([read_record(path, cell.run) for path in seeds if path.is_file()])
@@ -306,7 +307,8 @@ def records_page(table: TableSpec, folders: dict[str, Path]) -> str:
             if path.is_file():
                 record = read_json(path)
                 top1 = f" <b>{record['top1']:.2f} %</b>" if "top1" in record else ""
-                name = f"{source.parent.name}/{source.name}{'' if path == source else ' ' + path.stem}"
+                folder = path.parent
+                name = f"{folder.parent.name}/{folder.name}{'' if path == source else ' ' + path.stem}"
                 text = html.escape(json.dumps(record, indent=1, ensure_ascii=False))
                 parts.append(f"<details><summary>{html.escape(name)}{top1}</summary><pre>{text}</pre></details>")
             else:
@@ -319,6 +321,18 @@ def _page(title: str, body: str) -> str:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>'
         f"<style>{STYLE}</style></head><body>\n{body}\n</body></html>\n"
     )
+
+
+def sources(job: Job[Any], analyses: Iterable[str]) -> dict[str, Path]:
+    """Records of each run, and the result file of each analysis, by key."""
+    return job.made_from | {key: job.made_from[key] / "analysis.json" for key in analyses}
+
+
+def make(job: Job[TableSpec]) -> None:
+    """Write a table in all its formats and, last, what it means."""
+    analyses = [cell.run for cell in job.spec.cells if cell.value is not None]
+    write_table(job.spec, sources(job, analyses), job.folder / job.spec.id)
+    write_json(job.units[0][0], job.meaning)
 
 
 def write_table(table: TableSpec, folders: dict[str, Path], stem: Path) -> None:

@@ -3,19 +3,22 @@
 
 rule analysis:
     input:
-        OUTCOMES.analysis_inputs,
+        dataset=GRAPH.input("analysis", "dataset"),
+        labels=GRAPH.input("analysis", "labels"),
+        teachers=GRAPH.input("analysis", "teachers"),
+        runs=GRAPH.input("analysis", "runs"),
     output:
-        f"{RESULTS}/analyses/{{analysis}}.json",
+        f"{RESULTS}/analyses/{{analysis}}/analysis.json",
     log:
         f"{LOGS}/analysis/{{analysis}}.log",
     benchmark:
         f"{TIMES}/analysis/{{analysis}}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: OUTCOMES.threads
+    threads: GRAPH.threads("analysis")
     params:
-        work=OUTCOMES.analysis,
+        job=GRAPH.params("analysis"),
     message:
         "analysis {wildcards.analysis}"
     script:
-        "../scripts/analysis.py"
+        "../scripts/job.py"

@@ -3,29 +3,26 @@
 import os
 import signal
 
-import hald.plan
 from hald.errors import UserError
-from hald.plan.jobs import RuleJobs, unless_there
-from hald.plan.outcome_jobs import OutcomeJobs
+from hald.plan import frozen_plan
+from hald.plan.edges import Edges
 from hald.profile import check_profile, check_warning
 from hald.slurm_plugin import make_patient
 from snakemake.exceptions import WorkflowError
 
 try:
-    PLAN = hald.plan.frozen_plan(config, workflow.is_main_process)
+    PLAN = frozen_plan(config, workflow.is_main_process)
 except UserError as error:
     raise WorkflowError(str(error)) from None
 
-if not workflow.is_main_process:
+if workflow.is_main_process:
+    make_patient()
+else:
     # Slurm's early warning of a time limit reaches every process of a job. It is meant for the script, which saves and
     # ends; the Snakemake around it has to live until then.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
-JOBS = RuleJobs(PLAN, os.environ["HALD_PLAN"])
-if workflow.is_main_process:
-    JOBS.forget_tickets()
-    make_patient()
-OUTCOMES = OutcomeJobs(JOBS)
+GRAPH = Edges(PLAN, os.environ["HALD_PLAN"], workflow, ancient)
 RESULTS = PLAN.results
 LOGS = f"{PLAN.results}/logs"
 TIMES = f"{PLAN.results}/benchmarks"
@@ -35,22 +32,21 @@ envvars:
     "HALD_PLAN",
 
 
+# a readable name has its dataset in front, and ends in its key
 wildcard_constraints:
     dataset=r"[^/]+",
     teacher=r"[^/]+/[^/]+",
+    weights=r"[^/]+/[^/]+/[^/]+",
     ranking=r"[^/]+/[^/]+",
     statistics=r"[^/]+/[^/]+",
     units=r"[^/]+/[^/]+",
-    unit=r"\d{5}",
     images=r"[^/]+/[^/]+",
     labels=r"[^/]+/[^/]+",
     run=r"[^/]+/[^/]+",
-    view=r"\d{5}",
-    seed=r"\d+",
-    stage=r"\d+",
+    analysis=r"[^/]+/[^/]+",
+    block=r"\d{5}-\d{5}(\+\d+)?",
     table=r"[^/.]+",
     figure=r"[^/.]+",
-    analysis=r"[^/]+/[^/]+",
 
 
 def check_resources(workflow):
@@ -64,27 +60,21 @@ def check_resources(workflow):
 
 
 def preflight(workflow):
-    """Look at every dataset and weights file that this run will use before its first job starts.
-
-    And at the queue: jobs of an earlier run, whose main process was killed, may be at the same work.
+    """Look at all that can be known before the first job starts, and at the queue: jobs of an earlier run, whose main
+    process was killed, may be at the same work. Then make room for what is forced.
     """
     from pathlib import Path
 
+    from hald.data.preflight import check
+    from hald.jobs.job import Job
     from hald.slurm import require_no_earlier_jobs
-    from hald.data.preflight import check_classes, check_datasets, check_images, check_networks, check_packages
-    from hald.data.preflight import check_stores
 
-    jobs = list(workflow.dag.needrun_jobs())
-    work = [job.params.work for job in jobs if "work" in job.params.keys()]
+    jobs = [job for job in workflow.dag.needrun_jobs() if "job" in job.params.keys()]
     try:
         for job in jobs:
             check_warning(job.rule.name, job.resources.get("runtime"), job.resources.get("slurm_extra"))
-        check_stores(work)
         require_no_earlier_jobs(Path.cwd(), Path(LOGS))
-        check_datasets(PLAN, {entry["dataset_key"] for entry in work if "dataset_key" in entry})
-        check_classes(PLAN)
-        check_networks(entry["spec"] for entry in work if entry["stage"] in ("squeeze", "evaluate"))
-        check_images(work)
-        check_packages(work)
+        check(PLAN, [Job.read(job.params.job) for job in jobs])
+        GRAPH.withdraw_forced([GRAPH.job_of(job.rule.name, job.wildcards_dict) for job in jobs])
     except UserError as error:
         raise WorkflowError(str(error)) from None

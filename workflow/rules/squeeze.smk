@@ -7,23 +7,23 @@ localrules:
 
 rule weights:
     output:
-        f"{RESULTS}/weights/{{family}}/{{name}}/{{weights}}.safetensors",
+        f"{RESULTS}/weights/{{weights}}.safetensors",
     log:
-        f"{LOGS}/weights/{{family}}-{{name}}-{{weights}}.log",
+        f"{LOGS}/weights/{{weights}}.log",
     conda:
         "../../envs/torch.yaml"
     params:
-        arch="{family}/{name}",
-        weights="{weights}",
+        job=GRAPH.params("weights"),
     message:
-        "fetching torchvision weights {wildcards.weights} of {wildcards.name}"
+        "fetching weights {wildcards.weights}"
     script:
-        "../scripts/weights.py"
+        "../scripts/job.py"
 
 
 rule squeeze:
     input:
-        JOBS.squeeze_inputs,
+        dataset=GRAPH.input("squeeze", "dataset"),
+        weights=GRAPH.input("squeeze", "weights"),
     output:
         f"{RESULTS}/teachers/{{teacher}}/teacher.json",
     log:
@@ -32,10 +32,10 @@ rule squeeze:
         f"{TIMES}/squeeze/{{teacher}}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: JOBS.threads
+    threads: GRAPH.threads("squeeze")
     params:
-        work=JOBS.squeeze,
+        job=GRAPH.params("squeeze"),
     message:
         "squeezing teacher {wildcards.teacher}"
     script:
-        "../scripts/squeeze.py"
+        "../scripts/job.py"

@@ -1,30 +1,32 @@
-# Distilled image sets. Rankings (RDED, patches) and optimised images (SRe2L, LPLD, FADRM) are made in units: a job's
-# output is the last missing unit of its block; the job fills whatever the block lacks.
+# Distilled image sets. Rankings (RDED, patches) and optimised images (SRe2L, LPLD, FADRM) are made in units; the output
+# of a job is the receipt of its block of units.
 
 
 rule rank:
     input:
-        JOBS.rank_inputs,
+        dataset=GRAPH.input("rank", "dataset"),
+        teachers=GRAPH.input("rank", "teachers"),
     output:
-        f"{RESULTS}/rankings/{{ranking}}/{{unit}}.npz",
+        f"{RESULTS}/rankings/{{ranking}}/done/{{block}}.json",
     log:
-        f"{LOGS}/rank/{{ranking}}-{{unit}}.log",
+        f"{LOGS}/rank/{{ranking}}-{{block}}.log",
     benchmark:
-        f"{TIMES}/rank/{{ranking}}-{{unit}}.tsv"
+        f"{TIMES}/rank/{{ranking}}-{{block}}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: JOBS.threads
+    threads: GRAPH.threads("rank")
     params:
-        work=JOBS.rank,
+        job=GRAPH.params("rank"),
     message:
-        "ranking crops {wildcards.ranking} up to class {wildcards.unit}"
+        "ranking crops {wildcards.ranking}, classes {wildcards.block}"
     script:
-        "../scripts/rank.py"
+        "../scripts/job.py"
 
 
 rule statistics:
     input:
-        JOBS.statistics_inputs,
+        dataset=GRAPH.input("statistics", "dataset"),
+        teachers=GRAPH.input("statistics", "teachers"),
     output:
         f"{RESULTS}/statistics/{{statistics}}/statistics.json",
     log:
@@ -33,38 +35,44 @@ rule statistics:
         f"{TIMES}/statistics/{{statistics}}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: JOBS.threads
+    threads: GRAPH.threads("statistics")
     params:
-        work=JOBS.statistics,
+        job=GRAPH.params("statistics"),
     message:
         "collecting class-wise BN statistics {wildcards.statistics}"
     script:
-        "../scripts/class_statistics.py"
+        "../scripts/job.py"
 
 
 rule recover:
     input:
-        JOBS.recover_inputs,
+        dataset=GRAPH.input("recover", "dataset"),
+        teachers=GRAPH.input("recover", "teachers"),
+        statistics=GRAPH.input("recover", "statistics"),
+        ranking=GRAPH.input("recover", "ranking"),
     output:
-        f"{RESULTS}/units/{{units}}/{{unit}}.npz",
+        f"{RESULTS}/units/{{units}}/done/{{block}}.json",
     log:
-        f"{LOGS}/recover/{{units}}-{{unit}}.log",
+        f"{LOGS}/recover/{{units}}-{{block}}.log",
     benchmark:
-        f"{TIMES}/recover/{{units}}-{{unit}}.tsv"
+        f"{TIMES}/recover/{{units}}-{{block}}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: JOBS.threads
+    threads: GRAPH.threads("recover")
     params:
-        work=JOBS.recover,
+        job=GRAPH.params("recover"),
     message:
-        "optimising images {wildcards.units} up to unit {wildcards.unit}"
+        "optimising images {wildcards.units}, units {wildcards.block}"
     script:
-        "../scripts/recover.py"
+        "../scripts/job.py"
 
 
 rule synthesize:
     input:
-        JOBS.synthesize_inputs,
+        dataset=GRAPH.input("synthesize", "dataset"),
+        teachers=GRAPH.input("synthesize", "teachers"),
+        ranking=GRAPH.input("synthesize", "ranking"),
+        units=GRAPH.input("synthesize", "units"),
     output:
         f"{RESULTS}/images/{{images}}.zarr/image_set.json",
     log:
@@ -73,10 +81,10 @@ rule synthesize:
         f"{TIMES}/synthesize/{{images}}.tsv"
     conda:
         "../../envs/torch.yaml"
-    threads: JOBS.threads
+    threads: GRAPH.threads("synthesize")
     params:
-        work=JOBS.synthesize,
+        job=GRAPH.params("synthesize"),
     message:
         "putting together image set {wildcards.images}"
     script:
-        "../scripts/synthesize.py"
+        "../scripts/job.py"

@@ -30,7 +30,6 @@ from hald.models.layout import laid_out
 from hald.specs.analysis import Subject
 from hald.specs.base import from_dict
 from hald.specs.run import RunSpec
-from hald.train.run import Places as TrainingPlaces
 from hald.train.run import load_material
 
 Found = dict[str, Any]
@@ -107,9 +106,8 @@ def updates(lab: Lab, number: int) -> Found:
     """Size of every optimiser step of a staged training, and of the logits."""
     subject, options = lab.spec.subjects[number], lab.spec.options
     spec = from_dict(RunSpec, options["runs"][number])
-    nowhere = lab.places.dataset  # nothing is written
-    places = TrainingPlaces(lab.places.dataset, lab.places.stores[subject.labels], nowhere, nowhere)
-    return asdict(update_sizes(load_material(spec, places, lab.device), options["seed"]))
+    material = load_material(spec, lab.folders[lab.spec.dataset], lab.folders[subject.labels], lab.device)
+    return asdict(update_sizes(material, options["seed"]))
 
 
 def landscapes(lab: Lab, number: int) -> Found:

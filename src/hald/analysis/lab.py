@@ -1,7 +1,7 @@
 """Where the analyses find their students, teachers, images and test pictures."""
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -11,6 +11,7 @@ from hald.analysis.stored import image_labels
 from hald.data.reader import PreparedDataset, open_dataset
 from hald.draws import Ints
 from hald.errors import UserError
+from hald.files import read_json
 from hald.labels.store import LabelStore
 from hald.measure import TestSet
 from hald.models.build import build_model
@@ -21,28 +22,17 @@ from hald.teacher import load_teacher
 from hald.train.run import student_file
 
 
-@dataclass(frozen=True)
-class Places:
-    """Folders by key: label stores, teachers, kept students with their networks, and the prepared dataset."""
-
-    dataset: Path
-    stores: dict[str, Path]
-    teachers: dict[str, Path]
-    students: dict[str, Path]
-    archs: dict[str, str]
-
-
 class Lab:
     """What one analysis looks at, opened when it is asked for."""
 
-    def __init__(self, spec: AnalysisSpec, places: Places, device: torch.device) -> None:
-        self.spec, self.places, self.device = spec, places, device
+    def __init__(self, spec: AnalysisSpec, folders: Mapping[str, Path], device: torch.device) -> None:
+        self.spec, self.folders, self.device = spec, folders, device  # of all that the spec names, by key
         self._stores: dict[str, LabelStore] = {}
 
     @functools.cached_property
     def dataset(self) -> PreparedDataset:
         """The prepared dataset."""
-        return open_dataset(self.places.dataset)
+        return open_dataset(self.folders[self.spec.dataset])
 
     @functools.cached_property
     def test(self) -> tuple[Pixels, Ints]:
@@ -53,8 +43,8 @@ class Lab:
     def store(self, subject: Subject) -> LabelStore:
         """A subject's label store, of the dataset's classes."""
         if subject.labels not in self._stores:
-            store = self._stores[subject.labels] = LabelStore(self.places.stores[subject.labels])
-            store.require_classes(self.dataset.classes, f"dataset {self.places.dataset}")
+            store = self._stores[subject.labels] = LabelStore(self.folders[subject.labels])
+            store.require_classes(self.dataset.classes, f"dataset {self.folders[self.spec.dataset]}")
         return self._stores[subject.labels]
 
     def images(self, subject: Subject) -> tuple[torch.Tensor, Ints]:
@@ -65,11 +55,12 @@ class Lab:
     def student(self, subject: Subject) -> Probe:
         """A kept student after the subject's stage."""
         assert subject.run is not None
-        arch, header = self.places.archs[subject.run], self.store(subject).header
-        model = build_model(arch, len(header.classes), header.size)
-        weights = student_file(self.places.students[subject.run], subject.stage)
+        folder, header = self.folders[subject.run], self.store(subject).header
+        weights = student_file(folder / "students/seed-0", subject.stage)
         if not weights.exists():
             raise UserError(f"{weights} is missing; remove {weights.parent}, and the next run trains that student anew")
+        arch = read_json(folder / "seed-0.json")["spec"]["arch"]
+        model = build_model(arch, len(header.classes), header.size)
         load_weights(model, weights, arch)
         mean, std = self.statistics
         return Probe(laid_out(model, self.device).eval(), mean, std, header.size)
@@ -82,6 +73,6 @@ class Lab:
     def teacher(self, subject: Subject) -> Probe:
         """The teacher that a subject names, or the first of its store."""
         store = self.store(subject)
-        folder = self.places.teachers[subject.teacher] if subject.teacher else store.teacher(0)
+        folder = self.folders[subject.teacher] if subject.teacher else store.teacher(0)
         model, record = load_teacher(folder, store.header.classes, 0.0, self.device)
         return Probe(model, record["mean"], record["std"], record["size"])

@@ -2,37 +2,35 @@
 
 import shutil
 import time
-from dataclasses import asdict
-from pathlib import Path
-
-import torch
 
 from hald.analysis.kinds import KINDS
-from hald.analysis.lab import Lab, Places
+from hald.analysis.lab import Lab
 from hald.code_digests import versions
+from hald.device import setup
 from hald.files import read_json, write_json
-from hald.jobs import Progress, StopRequest, write_timing
+from hald.jobs.job import Job
+from hald.jobs.log import Progress
+from hald.jobs.signals import StopRequest
 from hald.specs.analysis import AnalysisSpec
-from hald.specs.base import Identity, to_dict
+from hald.specs.base import to_dict
 
 
-def analyse(
-    spec: AnalysisSpec, places: Places, partial: Path, result: Path, device: torch.device, identity: Identity
-) -> None:
-    """Find out about every subject and write `result`; what an earlier attempt found is not computed again."""
-    start = time.monotonic()
-    lab = Lab(spec, places, device)
+def make(job: Job[AnalysisSpec]) -> None:
+    """Find out about every subject; what an earlier attempt found is not computed again."""
+    start, spec = time.monotonic(), job.spec
+    lab = Lab(spec, job.made_from, setup(spec.threads))
     progress = Progress(len(spec.subjects), f"{spec.kind} subjects")
     found = []
     with StopRequest() as stop:
         for number, subject in enumerate(spec.subjects):
-            part = partial / f"{number}.json"
+            part = job.partial / f"{number}.json"
             if not part.exists():
                 stop.check()
                 write_json(part, KINDS[spec.kind](lab, number))
             found.append({"place": subject.place} | read_json(part))
             progress.step()
     record = {"format": 1, "versions": versions("torch", "numpy"), "spec": to_dict(spec), "subjects": found}
-    write_timing(result.with_suffix(".timing.json"), time.monotonic() - start, device.type, f"analysis {spec.kind}", 1)
-    write_json(result, asdict(identity) | record)
-    shutil.rmtree(partial, ignore_errors=True)
+    job.note_time(start, lab.device.type, name="analysis")
+    (file,) = job.units[0]
+    write_json(file, job.identity | record)
+    shutil.rmtree(job.partial, ignore_errors=True)

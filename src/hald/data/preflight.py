@@ -5,28 +5,44 @@ import importlib.util
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hald.data.prepare import require_counts, select_classes
-from hald.data.raw import require_root
+from hald.data.raw import read_raw, require_root
 from hald.errors import UserError
 from hald.files import read_json
+from hald.jobs.job import AnyJob
 from hald.plan.model import Plan
 from hald.same_origin import require_same_classes
 from hald.specs.dataset import DatasetSpec
+from hald.specs.teacher import TeacherSpec
 from hald.synthesis.folder import find_images
 
 if TYPE_CHECKING:
     from torch import nn
 
 
+def check(plan: Plan, jobs: list[AnyJob]) -> None:
+    """Everything that can be known before the first of these jobs starts."""
+    check_stores(jobs)
+    check_datasets(plan, {key for job in jobs for key in job.made_from if key in plan.datasets} | _prepared(jobs))
+    check_classes(plan)
+    check_networks(jobs)
+    check_images(plan, jobs)
+    check_packages(jobs)
+
+
+def _prepared(jobs: list[AnyJob]) -> set[str]:
+    return {job.key for job in jobs if job.stage == "dataset"}
+
+
 def check_datasets(plan: Plan, keys: Iterable[str]) -> None:
     """Refuse a run whose datasets are not where the config says, or (once prepared) have too few images."""
     for key in sorted(set(keys)):
         spec = plan.datasets[key]
-        folder = plan.dataset_dir(key)
+        folder = plan.folder("dataset", key)
         if not (folder / "manifest.json").is_file():
             _look_at_raw_data(spec)
             continue
@@ -47,16 +63,14 @@ def _look_at_raw_data(spec: DatasetSpec) -> None:
         root = require_root(spec)
         if spec.source == "torchvision" and not root.is_dir():
             return  # will be downloaded
-    from hald.data.dispatch import SOURCES
-
-    raw = select_classes(SOURCES[spec.source](spec), spec)
+    raw = select_classes(read_raw(spec), spec)
     require_counts(spec, raw.classes, raw.train.labels)
 
 
-def check_stores(work: Iterable[dict[str, Any]]) -> None:
+def check_stores(jobs: Iterable[AnyJob]) -> None:
     """Refuse a run that would add labels to a store that it may not write to."""
-    for folder in sorted({entry["store"] for entry in work if entry["stage"] == "relabel"}):
-        there = next(path for path in (Path(folder, "views"), Path(folder), *Path(folder).parents) if path.exists())
+    for folder in sorted({job.folder for job in jobs if job.stage == "relabel"}):
+        there = next(path for path in (folder / "views", folder, *folder.parents) if path.exists())
         if not os.access(there, os.W_OK):
             raise UserError(
                 f"label store {folder} lacks views that this run needs, and {there} is read-only for you. Ask its "
@@ -70,10 +84,10 @@ def check_classes(plan: Plan) -> None:
         teachers = [t for t, spec in plan.teachers.items() if spec.dataset == key]
         images = [i for i, spec in plan.images.items() if spec.dataset == key]
         stores = [store for store, spec in plan.labels.items() if spec.images in images]
-        records = [plan.dataset_dir(key) / "manifest.json"]
-        records += [plan.teacher_dir(t) / "teacher.json" for t in teachers]
-        records += [plan.images_dir(i) / "image_set.json" for i in images]
-        records += [plan.store_dir(store) / "zarr.json" for store in stores]
+        records = [plan.file("dataset", key)]
+        records += [plan.file("squeeze", teacher) for teacher in teachers]
+        records += [plan.file("synthesize", image_set) for image_set in images]
+        records += [plan.folder("relabel", store) / "zarr.json" for store in stores]
         found = [(path.parent, _classes(path)) for path in records if path.is_file()]
         for folder, classes in found[1:]:
             remedy = f"Remove the one that is wrong, e.g. `rm -r {folder}`, and run again"
@@ -86,16 +100,17 @@ def _classes(record: Path) -> list[str]:
     return list(content["attributes"]["classes"] if record.name == "zarr.json" else content["classes"])
 
 
-def check_images(work: Iterable[dict[str, Any]]) -> None:
+def check_images(plan: Plan, jobs: Iterable[AnyJob]) -> None:
     """Refuse synthesis whose networks have no BN layers to match, or whose foreign images are not all there."""
-    for entry in work:
-        stage, spec = entry["stage"], entry["spec"]
-        if stage == "statistics" or stage.startswith("recover."):
-            _require_bn(stage, [(net["arch"], net["classes"], net["size"]) for net in entry["networks"]])
-        elif stage == "synthesis.external":
-            manifest = Path(entry["dataset"], "manifest.json")
+    for job in jobs:
+        if job.stage == "statistics":
+            _require_bn("lpld", [plan.teachers[job.spec.teacher]])
+        elif job.stage == "recover":
+            _require_bn(job.spec.method, [plan.teachers[key] for key in job.spec.teachers])
+        elif job.stage == "synthesize" and job.spec.path:
+            manifest = plan.file("dataset", job.spec.dataset)
             names = read_json(manifest)["classes"] if manifest.is_file() else None
-            find_images(Path(spec["path"]), spec["classes"], spec["ipc"], names)
+            find_images(Path(job.spec.path), job.spec.classes, job.spec.ipc, names)
 
 
 @functools.cache
@@ -109,19 +124,18 @@ def _bn_count(network: tuple[str, int, int]) -> int:
         return len(bn_layers(build_model(*network)))
 
 
-def _require_bn(stage: str, networks: list[tuple[str, int, int]]) -> None:
-    if not any(_bn_count(network) for network in networks):
-        names = ", ".join(network[0] for network in networks)
-        method = "lpld" if stage == "statistics" else stage.partition(".")[2]
+def _require_bn(method: str, teachers: list[TeacherSpec]) -> None:
+    if not any(_bn_count((teacher.arch, teacher.classes, teacher.size)) for teacher in teachers):
+        names = ", ".join(teacher.arch for teacher in teachers)
         raise UserError(
             f"{method} matches the statistics of BN layers, and {names} has none; set `teacher` of the image set to a "
             f"network with batch normalisation, e.g. small/resnet18 or torchvision/resnet18"
         )
 
 
-def check_packages(work: Iterable[dict[str, Any]]) -> None:
+def check_packages(jobs: Iterable[AnyJob]) -> None:
     """Refuse analyses that need a package which is not installed."""
-    options = [entry["spec"]["options"] for entry in work if entry["stage"] == "analysis"]
+    options = [job.spec.options for job in jobs if job.stage == "analysis"]
     if any(o["plane"] == "umap" for o in options) and importlib.util.find_spec("umap") is None:
         raise UserError(
             "an embedding is to be made by UMAP, and umap-learn is not installed: type `pip install umap-learn`, or "
@@ -129,12 +143,12 @@ def check_packages(work: Iterable[dict[str, Any]]) -> None:
         )
 
 
-def check_networks(specs: Iterable[dict[str, Any]]) -> None:
+def check_networks(jobs: Iterable[AnyJob]) -> None:
     """Refuse a run whose networks do not exist, or whose teachers' own weight files are not there or do not fit."""
     built = set()
-    for spec in specs:
-        network = (spec["arch"], spec["classes"], spec["size"])
-        path = spec.get("path")
+    for spec in (job.spec for job in jobs if job.stage in ("squeeze", "evaluate")):
+        network = (spec.arch, spec.classes, spec.size)
+        path = spec.path if isinstance(spec, TeacherSpec) else None
         if path and not Path(path).is_file():
             raise UserError(f"teacher weights {path} do not exist; correct `path` of the teacher in the experiment")
         if network in built and not path:
@@ -145,8 +159,8 @@ def check_networks(specs: Iterable[dict[str, Any]]) -> None:
 
         model = build_model(*network)
         if path:
-            load_weights(model, Path(path), spec["arch"])
-        _try_size(model, spec["arch"], spec["size"])
+            load_weights(model, Path(path), spec.arch)
+        _try_size(model, spec.arch, spec.size)
 
 
 def _try_size(model: "nn.Module", arch: str, size: int) -> None:

@@ -15,15 +15,22 @@ import numpy as np
 from PIL import Image
 
 from hald.data.decode import Pixels, decode, evaluation_image
-from hald.data.raw import RawData, RawSplit
+from hald.data.raw import RawData, RawSplit, read_raw
 from hald.draws import Ints
 from hald.errors import UserError
 from hald.files import publish_dir, write_json
-from hald.jobs import Progress
+from hald.jobs.job import Job
+from hald.jobs.log import Progress
 from hald.specs.dataset import DatasetSpec
 
 DECODE_ALL = 4 * 10**9  # bytes of image files up to which every one is decoded once, to find broken ones early
+THREADS = 2  # of the rule
 END_MARKS = {"JPEG": b"\xff\xd9", "PNG": b"IEND"}
+
+
+def make(job: Job[DatasetSpec]) -> None:
+    """Prepare the dataset of a job, from where its source has it."""
+    prepare(job.spec, read_raw(job.spec), job.folder, job.partial, THREADS)
 
 
 def prepare(spec: DatasetSpec, raw: RawData, target: Path, partial: Path, workers: int = 4) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from hald.data.decode import Pixels
 from hald.draws import Ints
 from hald.errors import UserError
+from hald.jobs.job import named
 from hald.specs.dataset import DatasetSpec
 
 EXTENSIONS = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".tif", ".tiff"})
@@ -30,6 +31,12 @@ class RawData:
     classes: list[str]
     train: RawSplit
     test: RawSplit
+
+
+def read_raw(spec: DatasetSpec) -> RawData:
+    """What a dataset's source finds: each is a module of hald.data.sources."""
+    raw: RawData = named(f"hald.data.sources.{spec.source}:read")(spec)
+    return raw
 
 
 def require_root(spec: DatasetSpec) -> Path:

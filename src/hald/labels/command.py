@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hald.errors import UserError
+from hald.files import size
 from hald.plan import Plan, make_plan
 from hald.plan.config import config_from, experiment_names
-from hald.plan.summary import size
 
 if TYPE_CHECKING:  # torch takes seconds to import; help texts should not
     from hald.labels.store import LabelStore
@@ -95,7 +95,7 @@ def _ls(options: argparse.Namespace) -> int:
     from hald.labels.info import label_bytes
 
     plan = make_plan(config_from(options.config))
-    needed = {plan.store_dir(key): plan.views[key] for key in plan.labels}
+    needed = {plan.folder("relabel", key): plan.needed.get(("relabel", key), 0) for key in plan.labels}
     print(f"{'store':<58}{'views':>7}{'planned':>9}{'images':>8}{'classes':>9}  {'codec':<6}{'labels':>10}")
     for path in stores_in(Path(plan.stores)):
         try:

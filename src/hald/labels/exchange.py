@@ -18,7 +18,7 @@ from torch import Tensor
 from hald.draws import Ints
 from hald.errors import UserError
 from hald.files import explained, filled
-from hald.jobs import Progress
+from hald.jobs.log import Progress
 from hald.labels.layout import Header
 from hald.labels.store import LabelStore
 from hald.views import View

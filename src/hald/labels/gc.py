@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hald.claim import STALE, Claim, alive
 from hald.errors import UserError
 from hald.files import aside, explained, tree_bytes
+from hald.jobs.claims import STALE, Claim, alive
 from hald.labels.store import LabelStore
-from hald.plan import Plan
+from hald.plan import FROZEN, Plan
 
 DAY = 86400.0
 NAMED = re.compile(r"(?P<slug>.+)_(?P<key>[0-9a-f]{10})\.zarr")
@@ -60,7 +60,7 @@ def find_leftovers(plans: list[Plan], imported: bool, others: bool) -> Iterator[
 
 
 def _leftovers(plans: list[Plan], imported: bool) -> Iterator[Leftover]:
-    needed = {plan.store_dir(key) for plan in plans for key in plan.labels}
+    needed = {plan.folder("relabel", key) for plan in plans for key in plan.labels}
     folder = Path(plans[0].stores)
     for path in stores_in(folder):
         if path not in needed:
@@ -68,7 +68,7 @@ def _leftovers(plans: list[Plan], imported: bool) -> Iterator[Leftover]:
     for path in sorted([*folder.glob(".*"), *folder.glob("*/.*")]):
         if path.is_dir() and (BUILD.fullmatch(path.name) or NAMELESS.fullmatch(path.name)):
             yield _build_folder(path)
-    yield from _plans(Path(plans[0].results, ".plan"))
+    yield from _plans(FROZEN)
 
 
 def remove(leftover: Leftover) -> None:

@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hald.claim import user_name
 from hald.draws import Ints
 from hald.errors import UserError
 from hald.files import array_digest, aside, explained, publish_dir
-from hald.jobs import Progress
+from hald.jobs.claims import user_name
+from hald.jobs.log import Progress
 from hald.labels.codec import Logits
 from hald.labels.exchange import CLASSES_FILE, CUT_ORDER, MARK, MARK_FILE, ORDER_FILE, TEMPERATURE
 from hald.labels.layout import FORMAT, IMPORTED, Header, create_store

@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from hald.files import tree_bytes
+from hald.files import size, tree_bytes
 from hald.labels.exchange import require_cut_order
 from hald.labels.layout import Header
 from hald.labels.store import LabelStore
-from hald.plan.summary import size
 
 UNKNOWN = "unknown (imported)"
 

@@ -3,21 +3,22 @@
 import contextlib
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hald.code_digests import versions
+from hald.device import setup
 from hald.errors import UserError
-from hald.jobs import Progress, StopRequest, log, write_timing
+from hald.jobs.job import Job
+from hald.jobs.units import missing_units
 from hald.labels.codec import Logits
 from hald.labels.layout import FORMAT, Header, create_store
 from hald.labels.store import LabelStore
 from hald.models.bn import batch_statistics
 from hald.same_origin import require_same_data
-from hald.specs.base import Identity, from_dict, to_dict
+from hald.specs.base import from_dict, to_dict
 from hald.specs.labels import LabelsSpec
 from hald.synthesis.imageset import open_set
 from hald.teacher import load_teacher
@@ -25,16 +26,6 @@ from hald.views import View, ViewSettings, draw_view, normalize, render_batches
 
 FORWARD = 512  # crops per forward pass, in whole stored batches
 FORWARD_CPU = 64  # as many as its cache holds
-WAIT = 2.0  # seconds between looks at a view that another writer has claimed
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where labels come from and go to. Images and teachers are only looked at to make a store that is not there."""
-
-    images: Path
-    teachers: list[Path]
-    store: Path
 
 
 @dataclass(frozen=True)
@@ -47,37 +38,17 @@ class LabelTeacher:
     std: tuple[float, ...]
 
 
-def relabel(
-    spec: LabelsSpec, places: Places, views: range, floor: float, device: torch.device, identity: Identity
-) -> None:
-    """Compute those of `views` that the store does not have yet, making the store first where needed."""
-    start = time.monotonic()
-    if not (places.store / "zarr.json").is_file():
-        make_store(spec, places, floor, device, identity)
-    store = LabelStore(places.store)
-    missing = [view for view in views if not store.has(view)]
-    for view in set(views) - set(missing):
-        store.claim(view).path.unlink(missing_ok=True)  # of a writer that died between marker and release
-    log.info("%d of views %d-%d to compute, %d crops each", len(missing), views.start, views.stop - 1, spec.count)
-    labeller = Labeller(store, device)
-    progress = Progress(len(missing), "views")
-    computed = 0
-    with StopRequest() as stop:
-        waiting = missing
-        while waiting:
-            before = len(waiting)
-            for view in list(waiting):
-                computed += labeller.compute(view)
-                if store.has(view):
-                    waiting.remove(view)
-                    progress.step()
-                if waiting:
-                    stop.check()
-            if waiting and len(waiting) == before:
-                time.sleep(WAIT)
-    kind, crops = spec.effort
-    timing = places.store / "timings" / f"{time.time_ns()}.json"
-    write_timing(timing, time.monotonic() - start, device.type, kind, crops * computed)
+def make(job: Job[LabelsSpec]) -> None:
+    """Compute the views of a job that the store does not have yet, making the store first where needed."""
+    start, computed = time.monotonic(), 0
+    device = setup(job.spec.threads)
+    if not (job.folder / "zarr.json").is_file():
+        make_store(job, device)
+    labeller = Labeller(LabelStore(job.folder), device)
+    for view in missing_units(job, "views"):
+        labeller.label(view)
+        computed += 1
+    job.note_time(start, device.type, computed)
 
 
 class Labeller:
@@ -93,34 +64,29 @@ class Labeller:
             model, record = load_teacher(store.teacher(number), store.header.classes, 0.0, device)
             self.teachers.append(LabelTeacher(model, weight, record["mean"], record["std"]))
 
-    def compute(self, view: int) -> bool:
-        """Compute and store a view, unless it is there or another writer is at it; whether we did."""
-        with self.store.claim(view) as claim:
-            if not claim.granted:
-                log.info("view %d is being computed by %s; waiting for it", view, claim.holder())
-                return False
-            if self.store.has(view):
-                return False
-            drawn = draw_view(self.settings, view)
-            self.store.write(view, drawn, self.logits(drawn))
-            return True
+    def label(self, view: int) -> None:
+        """Compute and store a view, whose claim the caller holds."""
+        drawn = draw_view(self.settings, view)
+        self.store.write(view, drawn, self.logits(drawn))
 
     def logits(self, drawn: View) -> Logits:
         """The weighted sum of the teachers' logits for one view, (N, C) float32."""
         return label_view(self.teachers, self.images, drawn, self.spec)
 
 
-def make_store(spec: LabelsSpec, places: Places, floor: float, device: torch.device, identity: Identity) -> None:
+def make_store(job: Job[LabelsSpec], device: torch.device) -> None:
     """A new store with copies of its images and its teachers, after checking that they belong together."""
-    images = open_set(places.images)
+    spec, folder = job.spec, job.made_from[job.spec.images]
+    teachers = [job.made_from[key] for key in spec.teachers]
+    images = open_set(folder)
     records = []
-    for folder in places.teachers:
-        _, record = load_teacher(folder, images.classes, floor, device)
-        require_same_data(record["dataset_digest"], f"teacher {folder}", images.dataset_digest, str(places.images))
+    for teacher in teachers:
+        _, record = load_teacher(teacher, images.classes, job.floor, device)
+        require_same_data(record["dataset_digest"], f"teacher {teacher}", images.dataset_digest, str(folder))
         records.append({name: record[name] for name in ("arch", "sha256", "top1", "mean", "std")})
     pixels = images.images()
     if len(pixels) != spec.count:
-        raise UserError(f"image set {places.images} has {len(pixels)} images, the plan expects {spec.count}; remove it")
+        raise UserError(f"image set {folder} has {len(pixels)} images, the plan expects {spec.count}; remove it")
     settings = ViewSettings(
         seed=spec.seed,
         count=spec.count,
@@ -135,9 +101,7 @@ def make_store(spec: LabelsSpec, places: Places, floor: float, device: torch.dev
     )
     header = Header(
         format=FORMAT,
-        key=identity.key,
-        code=identity.code,
-        code_name=identity.code_name,
+        **job.identity,
         classes=images.classes,
         count=spec.count,
         batch=spec.batch,
@@ -151,7 +115,7 @@ def make_store(spec: LabelsSpec, places: Places, floor: float, device: torch.dev
         teachers=records,
         versions=library_versions(),
     )
-    create_store(places.store, header, places.images, places.teachers)
+    create_store(job.folder, header, folder, teachers)
 
 
 def library_versions() -> dict[str, str]:

@@ -19,7 +19,6 @@ import zarr
 from numpy.typing import NDArray
 from zarr.errors import ZarrUserWarning
 
-from hald.claim import Claim
 from hald.errors import UserError
 from hald.files import array_digest, file_digest, fsync_dir, read_json, write_json
 from hald.labels.codec import CODECS, Arrays, Codec, Logits
@@ -141,10 +140,6 @@ class LabelStore:
     def views(self) -> list[int]:
         """The whole views, in order."""
         return sorted(int(path.stem) for path in (self.folder / "views").glob("?????.json"))
-
-    def claim(self, view: int) -> Claim:
-        """The right to write a view, if nobody else has it."""
-        return Claim(self.folder / "claims" / f"{view:05d}.json")
 
     def write(self, view: int, drawn: View, logits: Logits) -> None:
         """Add one view, whose claim the caller holds: arrays first, marker last. A marked view is never touched."""

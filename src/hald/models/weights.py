@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from hald.errors import UserError
 from hald.files import write_atomic
+from hald.jobs.job import Job
+from hald.specs.teacher import WeightsSpec
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
@@ -55,6 +57,11 @@ def load_weights(model: nn.Module, path: Path, arch: str) -> None:
             f"Is it another number of classes or another network?"
         )
     model.load_state_dict(found, strict=False)
+
+
+def make(job: Job[WeightsSpec]) -> None:
+    """Download the weights of a job."""
+    fetch_torchvision(job.spec.arch, job.spec.weights, job.folder / f"{job.spec.name}.safetensors")
 
 
 def fetch_torchvision(arch: str, weights: str, path: Path) -> None:

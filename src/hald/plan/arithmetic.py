@@ -1,6 +1,4 @@
-"""The plan's arithmetic: the part of a store that an SLC means, AdamW's memory, blocks of units."""
-
-from collections.abc import Iterable
+"""The plan's arithmetic: the part of a store that an SLC means, AdamW's memory, logits that are kept."""
 
 from hald.errors import UserError
 from hald.plan.settings import Labels
@@ -88,18 +86,3 @@ def check_batches(count: int, batch: int, where: str) -> None:
             f"{where}: {count} images in batches of {batch} leave a batch of one, on which BN layers cannot be "
             f"trained; set labels.batch to {better}"
         )
-
-
-def missing_blocks(done: Iterable[bool], size: int, needed: int | None = None) -> list[int]:
-    """Units 0, 1, ... in aligned blocks of `size`: for every block that lacks one of the first `needed`, its last gap.
-
-    A job that is given this unit does all undone units of its block, so blocks never overlap and a killed job's
-    successor finds its way without a list.
-    """
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for unit, finished in enumerate(done):
-        if not finished:
-            first.setdefault(unit // size, unit)
-            last[unit // size] = unit
-    return [unit for block, unit in sorted(last.items()) if needed is None or first[block] < needed]

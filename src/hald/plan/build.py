@@ -26,10 +26,11 @@ from hald.plan.paper import PaperTables
 from hald.plan.protocol import Where, protocol, uses_labels
 from hald.plan.published import Published
 from hald.plan.settings import Config, Dataset, Experiment
+from hald.plan.stages import STAGES
 from hald.specs.dataset import DatasetSpec
 from hald.specs.labels import LabelsSpec
 from hald.specs.run import RunSpec
-from hald.specs.teacher import TeacherSpec
+from hald.specs.teacher import TeacherSpec, WeightsSpec
 
 V = TypeVar("V")
 
@@ -44,7 +45,7 @@ def build(
     """The plan of all experiments together; the same work asked for twice is in it once."""
     plan = Plan(results=expand(config.results), stores=expand(config.stores), jobs=config.jobs, code=code)
     for name, experiment in experiments.items():
-        builder = _Builder(plan, config, experiment, published, paper, f"experiment '{name}'")
+        builder = Builder(plan, config, experiment, published, paper, f"experiment '{name}'")
         Outcomes(builder).add_all()
     return plan
 
@@ -53,7 +54,7 @@ def _once(method: Callable[..., str]) -> Callable[..., str]:
     """Remember a builder method's answer for each set of arguments: thousands of cells share a few teachers."""
 
     @functools.wraps(method)
-    def remembered(self: "_Builder", *arguments: Any) -> str:
+    def remembered(self: "Builder", *arguments: Any) -> str:
         known = (method.__name__, *arguments)
         if known not in self.memo:
             self.memo[known] = method(self, *arguments)
@@ -63,7 +64,7 @@ def _once(method: Callable[..., str]) -> Callable[..., str]:
 
 
 @dataclass(frozen=True)
-class _Builder:
+class Builder:
     """Resolves one experiment into `plan`."""
 
     plan: Plan
@@ -75,10 +76,11 @@ class _Builder:
     memo: dict[Any, str] = field(default_factory=dict)
 
     def run(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> str:
+        """A training, added; its key, as of all that follows."""
         spec = self.run_spec(images, ipc, slc, student, evaluation)
         method = self.plan.images[self.plan.labels[spec.labels].images].method
         slug = f"{self.experiment.dataset}/{method}-ipc{ipc}-slc{spec.slc:g}-{_course(spec)}-{short(spec.arch)}"
-        return self.add(self.plan.runs, "evaluate", spec, slug)
+        return self.add("evaluate", spec, slug)
 
     def run_spec(self, images: str, ipc: int, slc: int, student: str, evaluation: str) -> RunSpec:
         """A training; its labels are in the plan, it itself is not yet."""
@@ -105,7 +107,6 @@ class _Builder:
         views = views_behind(pool, labels.batches)
         if views > MAX_VIEWS:
             raise UserError(f"{self.where}: SLC {slc} needs {views} label views, a store holds {MAX_VIEWS} at most")
-        self.plan.views[labels_key] = max(self.plan.views.get(labels_key, 0), views)
         steps = decided["epochs"] * labels.batches
         return RunSpec(
             dataset=self.dataset(),
@@ -129,6 +130,7 @@ class _Builder:
 
     @_once
     def labels(self, images: str, ipc: int) -> str:
+        """Labels of an image set."""
         ex, dataset = self.experiment, self.settings()
         images_key = self.images(images, ipc)
         names = ex.labels.teachers or (ex.teacher,)
@@ -169,14 +171,16 @@ class _Builder:
             seed=ex.labels.seed,
             threads=ex.threads,
         )
-        return self.add(self.plan.labels, "relabel", spec, f"{ex.dataset}/{method.method}-ipc{ipc}-{arch}")
+        return self.add("relabel", spec, f"{ex.dataset}/{method.method}-ipc{ipc}-{arch}")
 
     @_once
     def images(self, name: str, ipc: int) -> str:
+        """An image set."""
         return ImagesBuilder(self, self._get(self.experiment.images, name, "image set"), name, ipc).build()
 
     @_once
     def teacher(self, name: str) -> str:
+        """A teacher."""
         ex, dataset = self.experiment, self.settings()
         teacher = self._get(ex.teachers, name, "teacher")
         path = teacher.path and expand(teacher.path)
@@ -217,12 +221,16 @@ class _Builder:
             seed=teacher.seed if trained else 0,
             threads=ex.threads,
         )
-        key = self.add(self.plan.teachers, "squeeze", spec, f"{ex.dataset}/{short(teacher.arch)}")
+        key = self.add("squeeze", spec, f"{ex.dataset}/{short(teacher.arch)}")
+        if spec.weights:
+            weights = WeightsSpec(spec.arch, spec.weights)
+            self.plan.specs["weights"].setdefault(weights.name, weights)
         self.plan.floors[key], self.plan.names[key] = dataset.floor, name
         return key
 
     @_once
     def dataset(self) -> str:
+        """The dataset."""
         name, settings = self.experiment.dataset, self.settings()
         for what, (low, high) in (("scale", settings.augment.scale), ("ratio", settings.augment.ratio)):
             if low > high:
@@ -251,7 +259,7 @@ class _Builder:
             download=settings.download,
             per_class=0,
         )
-        return self.add(self.plan.datasets, f"dataset.{spec.source}", spec, name)
+        return self.add("dataset", spec, name)
 
     def _arch(self, arch: str) -> str:
         """A network name whose family exists (the name itself is looked up where torch is at hand)."""
@@ -261,6 +269,7 @@ class _Builder:
         return arch
 
     def settings(self) -> Dataset:
+        """The experiment's dataset as the config has it."""
         return self._get(self.config.datasets, self.experiment.dataset, "dataset")
 
     def _require_published(self, name: str | None, known: Sequence[str], what: str) -> None:
@@ -272,9 +281,11 @@ class _Builder:
             raise UserError(f"{self.where}: there is no {what} '{name}'. {suggest(name, known)}")
         return known[name]
 
-    def add(self, specs: dict[str, Any], stage: str, spec: Any, slug: str) -> str:
-        key = key_of(stage, spec, self.plan.code.names[stage])
-        specs.setdefault(key, spec)
+    def add(self, stage: str, spec: Any, slug: str) -> str:
+        """Put a piece of work into the plan, unless it is there; its key."""
+        part = STAGES[stage].part(spec)
+        key = key_of(part, spec, self.plan.code.names[part])
+        self.plan.specs[stage].setdefault(key, spec)
         self.plan.slugs[key] = f"{slug}_{key}"
         return key
 

@@ -7,12 +7,11 @@ import time
 from typing import Any
 
 from hald.errors import UserError
-from hald.jobs import duration
-from hald.plan.activity import FRESH
+from hald.files import size
+from hald.jobs.log import duration
 from hald.plan.config import config_from, experiment_file, experiment_names, read_yaml
 from hald.plan.model import Plan
 from hald.plan.status import Line, Status, status
-from hald.plan.summary import size
 
 INTERVAL = 10.0
 CLEAR = "\x1b[2J\x1b[H"
@@ -22,16 +21,15 @@ DESCRIPTION = """\
 Each table of the config (or of one experiment) with its cells, its soft labels and the time that is left.
 
   done       all seeds of the cell have their records
-  running    a seed without record is being trained: its log or its checkpoint was written in the last 10 minutes, and
-             the log does not say that the job ended. (A job that was killed outright counts until they are over.)
+  running    a seed without record is being trained: a living job claims it
   missing    the others, also those that were begun and stopped: they go on from their checkpoint
   labels     bytes of the label views that the table needs: measured of those that are there, ~ estimated of the rest
   time left  of all that is missing for the table, teachers, images and labels included, one job after the other, by
              the timings of finished work on its fastest device; unknown where there is none. Preparing a dataset,
              fetching weights and writing tables are not timed
 
-The last line counts labels and work that tables share once. What is at work is known from logs and from claims on
-label views."""
+The last line counts labels and work that tables share once. What is at work is known from the claims that jobs keep on
+what they are making."""
 
 
 def add_parser(commands: Any) -> None:
@@ -161,7 +159,7 @@ def _bar(share: float, width: int) -> str:
 def _notes(now: Status) -> list[str]:
     """What a column cannot say."""
     jobs = ", ".join(f"{rule} {count}" for rule, count in now.at_work.items())
-    notes = [f"at work, by logs and claims of the last {FRESH / 60:g} minutes: {jobs}"] if jobs else []
+    notes = [f"at work: {jobs}"] if jobs else []
     if now.stopped:
         notes.append(f"stopped half-way, to go on from a checkpoint: {now.stopped}")
     if now.untimed:

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hald.errors import UserError
-from hald.plan.builder import Builder
 from hald.plan.config import expand
 from hald.plan.settings import Images
 from hald.specs.images import (
@@ -16,6 +16,7 @@ from hald.specs.images import (
     ImagesSpec,
     Lpld,
     Patches,
+    PreviewSpec,
     RankingSpec,
     Recover,
     Sre2l,
@@ -24,12 +25,15 @@ from hald.specs.images import (
 )
 from hald.synthesis.folder import folder_digest
 
+if TYPE_CHECKING:
+    from hald.plan.build import Builder
+
 
 @dataclass(frozen=True)
 class ImagesBuilder:
     """Resolves one image set at one IPC."""
 
-    b: Builder
+    b: "Builder"
     images: Images
     name: str
     ipc: int
@@ -51,10 +55,12 @@ class ImagesBuilder:
             threads=self.b.experiment.threads,
             path=expand(self.images.path) if self.images.path else None,
         )
-        key = self.b.add(self.b.plan.images, f"synthesis.{method}", spec, f"{self._slug}-ipc{self.ipc}")
-        source = self.b.plan.datasets[spec.dataset]
+        plan = self.b.plan
+        key = self.b.add("synthesize", spec, f"{self._slug}-ipc{self.ipc}")
+        plan.specs["preview"][key] = PreviewSpec(key, self.ipc, plan.slugs[key])
+        source = plan.datasets[spec.dataset]
         per_class = max(source.per_class, self._real_images())
-        self.b.plan.datasets[spec.dataset] = replace(source, per_class=per_class)
+        plan.specs["dataset"][spec.dataset] = replace(source, per_class=per_class)
         return key
 
     @property
@@ -121,9 +127,7 @@ class ImagesBuilder:
             seed=m.seed,
             threads=self.b.experiment.threads,
         )
-        key = self.b.add(self.b.plan.rankings, "ranking", spec, f"{self.b.experiment.dataset}/crops{spec.side}")
-        self.b.plan.unit_counts[key] = dataset.classes
-        return key
+        return self.b.add("rank", spec, f"{self.b.experiment.dataset}/crops{spec.side}")
 
     def _units(self) -> str:
         m, dataset, plan = self.images, self.b.settings(), self.b.plan
@@ -141,9 +145,7 @@ class ImagesBuilder:
             seed=m.seed,
             threads=self.b.experiment.threads,
         )
-        key = self.b.add(plan.units, f"recover.{m.method}", spec, self._slug)
-        plan.unit_counts[key] = max(plan.unit_counts.get(key, 0), spec.count(self.ipc))
-        return key
+        return self.b.add("recover", spec, self._slug)
 
     def _own(self) -> Sre2l | Fadrm | Lpld:
         if self.images.method == "lpld":
@@ -187,4 +189,4 @@ class ImagesBuilder:
             seed=m.seed,
             threads=self.b.experiment.threads,
         )
-        return self.b.add(self.b.plan.statistics, "statistics", spec, f"{self.b.experiment.dataset}/{m.bn_stats}")
+        return self.b.add("statistics", spec, f"{self.b.experiment.dataset}/{m.bn_stats}")

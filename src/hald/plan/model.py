@@ -1,12 +1,19 @@
-"""The plan: every spec by key, every path by name. It is frozen to a file when a run starts, and jobs read that."""
+"""The plan: every spec by stage and key, every path by name. It is frozen when a run starts, and jobs read that."""
 
+import functools
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from hald.errors import UserError
 from hald.files import read_json, write_json
+from hald.plan.blocks import Block
+from hald.plan.config import suggest
 from hald.plan.settings import Jobs
+from hald.plan.stage import Needs
+from hald.plan.stages import STAGES
 from hald.specs.analysis import AnalysisSpec
 from hald.specs.base import from_dict, to_dict
 from hald.specs.dataset import DatasetSpec
@@ -20,7 +27,7 @@ from hald.specs.teacher import TeacherSpec
 
 @dataclass(frozen=True)
 class Code:
-    """The code behind each stage."""
+    """The code behind each part of the package."""
 
     digests: dict[str, str]  # what artefacts record, and what a job compares with the code that it is to run
     names: dict[str, str]  # what keys are made from: the version where the ledger knows the digest
@@ -28,147 +35,165 @@ class Code:
 
 @dataclass(frozen=True)
 class Plan:
-    """What there is to do. Dictionaries go from key to spec (tables: from id)."""
+    """What there is to do."""
 
     results: str
     stores: str
     jobs: Jobs
     code: Code
-    datasets: dict[str, DatasetSpec] = field(default_factory=dict)
-    teachers: dict[str, TeacherSpec] = field(default_factory=dict)
-    rankings: dict[str, RankingSpec] = field(default_factory=dict)
-    statistics: dict[str, StatisticsSpec] = field(default_factory=dict)
-    units: dict[str, UnitsSpec] = field(default_factory=dict)
-    images: dict[str, ImagesSpec] = field(default_factory=dict)
-    labels: dict[str, LabelsSpec] = field(default_factory=dict)
-    runs: dict[str, RunSpec] = field(default_factory=dict)
-    tables: dict[str, TableSpec] = field(default_factory=dict)
-    analyses: dict[str, AnalysisSpec] = field(default_factory=dict)
-    figures: dict[str, FigureSpec] = field(default_factory=dict)
+    # by stage, then by key (of a table or figure: its id)
+    specs: dict[str, Any] = field(default_factory=lambda: {name: {} for name in STAGES})
     slugs: dict[str, str] = field(default_factory=dict)  # readable name of every key
     names: dict[str, str] = field(default_factory=dict)  # what its experiment calls a teacher or an analysis
-    views: dict[str, int] = field(default_factory=dict)  # views that the runs need of each label store
-    unit_counts: dict[str, int] = field(default_factory=dict)  # units that the sets need of each ranking or units
-    seeds: dict[str, int] = field(default_factory=dict)  # seeds that the tables need of each run
     kept: dict[str, int] = field(default_factory=dict)  # seeds of each run whose students are kept
-    blocks: dict[str, int] = field(default_factory=dict)  # units per job (hald.plan.sizes)
     floors: dict[str, float] = field(default_factory=dict)  # accuracy below which a teacher is refused
+    blocks: dict[str, tuple[Block, ...]] = field(default_factory=dict)  # units of each job, by key
 
-    def dataset_dir(self, key: str) -> Path:
-        """Prepared dataset: manifest.json, the packed splits."""
-        return Path(self.results, "datasets", self.slugs[key])
+    @property
+    def datasets(self) -> Mapping[str, DatasetSpec]:
+        """Datasets."""
+        return cast(Mapping[str, DatasetSpec], self.specs["dataset"])
 
-    def teacher_dir(self, key: str) -> Path:
-        """Teacher: teacher.json, teacher.safetensors."""
-        return Path(self.results, "teachers", self.slugs[key])
+    @property
+    def teachers(self) -> Mapping[str, TeacherSpec]:
+        """Teachers."""
+        return cast(Mapping[str, TeacherSpec], self.specs["squeeze"])
 
-    def units_dir(self, key: str) -> Path:
-        """Units of synthesis: classes of a ranking, or optimised images."""
-        return Path(self.results, "rankings" if key in self.rankings else "units", self.slugs[key])
+    @property
+    def rankings(self) -> Mapping[str, RankingSpec]:
+        """Rankings of real images."""
+        return cast(Mapping[str, RankingSpec], self.specs["rank"])
 
-    def unit(self, key: str, unit: int) -> Path:
-        """One finished unit."""
-        return self.units_dir(key) / f"{unit:05d}.npz"
+    @property
+    def statistics(self) -> Mapping[str, StatisticsSpec]:
+        """Class-wise BN statistics."""
+        return cast(Mapping[str, StatisticsSpec], self.specs["statistics"])
 
-    def statistics_dir(self, key: str) -> Path:
-        """Class-wise BN statistics of a teacher: statistics.json, statistics.safetensors."""
-        return Path(self.results, "statistics", self.slugs[key])
+    @property
+    def units(self) -> Mapping[str, UnitsSpec]:
+        """Optimised images."""
+        return cast(Mapping[str, UnitsSpec], self.specs["recover"])
 
-    def images_dir(self, key: str) -> Path:
-        """Distilled image set."""
-        return Path(self.results, "images", f"{self.slugs[key]}.zarr")
+    @property
+    def images(self) -> Mapping[str, ImagesSpec]:
+        """Image sets."""
+        return cast(Mapping[str, ImagesSpec], self.specs["synthesize"])
 
-    def store_dir(self, key: str) -> Path:
-        """Soft-label store."""
-        return Path(self.stores, f"{self.slugs[key]}.zarr")
+    @property
+    def labels(self) -> Mapping[str, LabelsSpec]:
+        """Label stores."""
+        return cast(Mapping[str, LabelsSpec], self.specs["relabel"])
 
-    def marker(self, key: str, view: int) -> Path:
-        """Completion marker of one view of a label store."""
-        return self.store_dir(key) / "views" / f"{view:05d}.json"
+    @property
+    def runs(self) -> Mapping[str, RunSpec]:
+        """Trainings."""
+        return cast(Mapping[str, RunSpec], self.specs["evaluate"])
 
-    def ticket(self, key: str, view: int) -> Path:
-        """Output of the job that labels up to a view. Not the marker: Snakemake removes the outputs of jobs that begin
-        or fail, and what lies in a store belongs to others too.
-        """
-        return Path(self.results, "relabelled", self.slugs[key], f"{view:05d}")
+    @property
+    def analyses(self) -> Mapping[str, AnalysisSpec]:
+        """Analyses."""
+        return cast(Mapping[str, AnalysisSpec], self.specs["analysis"])
 
-    def run_dir(self, key: str) -> Path:
-        """Records of a run, one per seed."""
-        return Path(self.results, "runs", self.slugs[key])
+    @property
+    def tables(self) -> Mapping[str, TableSpec]:
+        """Tables by id."""
+        return cast(Mapping[str, TableSpec], self.specs["table"])
 
-    def record(self, key: str, seed: int) -> Path:
-        """Result record of one trained student."""
-        return self.run_dir(key) / f"seed-{seed}.json"
+    @property
+    def figures(self) -> Mapping[str, FigureSpec]:
+        """Figures by id."""
+        return cast(Mapping[str, FigureSpec], self.specs["figure"])
 
-    def student(self, key: str, seed: int, stage: int) -> Path:
-        """Weights of a kept student after a stage."""
-        return self.run_dir(key) / "students" / f"seed-{seed}" / f"stage-{stage}.safetensors"
+    def needs(self, stage: str, key: str) -> Needs:
+        """What a piece of work is made from, by the names of its rule's inputs."""
+        return STAGES[stage].needs(self.specs[stage][key])
 
-    def kept_student(self, key: str) -> Path:
-        """The file that says that the first student of a run was kept: the last one to be written."""
-        return self.student(key, 0, len(self.runs[key].stages) - 1)
+    @functools.cached_property
+    def needed(self) -> dict[tuple[str, str], int]:
+        """How many units of each key are needed."""
+        found: dict[tuple[str, str], int] = {}
+        for stage, specs in self.specs.items():
+            for key in specs:
+                for need in (need for needs in self.needs(stage, key).values() for need in needs):
+                    found[need.stage, need.key] = max(found.get((need.stage, need.key), 0), need.units)
+        return found
 
-    def analysis_file(self, key: str) -> Path:
-        """What an analysis found."""
-        return Path(self.results, "analyses", f"{self.slugs[key]}.json")
+    @property
+    def foreign_stores(self) -> bool:
+        """Whether label stores are outside of the results: others may use them."""
+        return not Path(self.stores).absolute().is_relative_to(Path(self.results).absolute())
 
-    def figure_file(self, figure: str, suffix: str) -> Path:
-        """One format of a figure."""
-        return Path(self.results, "figures", f"{figure}.{suffix}")
+    def folder(self, stage: str, key: str) -> Path:
+        """Where the finished units of a key lie."""
+        return Path(self._folder(stage, key))
 
-    def preview_file(self, key: str) -> Path:
-        """Preview sheet of an image set, for people."""
-        return Path(self.results, "figures", "previews", f"{self.slugs[key]}.png")
+    def _folder(self, stage: str, key: str) -> str:
+        slug = self.slugs.get(key, key)
+        return STAGES[stage].folder.format(results=self.results, stores=self.stores, slug=slug)
+
+    def files(self, stage: str, key: str, unit: int = 0) -> list[str]:
+        """The files that are there when a unit is whole; of work in one piece: all that its rule declares."""
+        folder = self._folder(stage, key)
+        kept = unit < self.kept.get(key, 0)
+        return [f"{folder}/{name}" for name in STAGES[stage].files(self.specs[stage][key], unit, kept)]
+
+    def file(self, stage: str, key: str, unit: int = 0) -> Path:
+        """The file that says that a unit is there: a view's marker, a student's record, a teacher's."""
+        return Path(self.files(stage, key, unit)[0])
 
     def table_file(self, table: str, suffix: str) -> Path:
         """One format of a results table."""
-        return Path(self.results, "tables", f"{table}.{suffix}")
-
-    def meaning_file(self, kind: str, name: str) -> Path:
-        """What the table or figure (`kind`: tables, figures) that exists was made to show."""
-        return Path(self.results, ".plan", kind, f"{name}.json")
+        return self.folder("table", table) / f"{table}.{suffix}"
 
     def partial(self, key: str) -> Path:
         """Unfinished work: never a declared output, so that neither Snakemake nor a kill removes it."""
         return Path(self.results, ".partial", key)
 
-    def key(self, slug: str) -> str:
-        """The key inside a readable name."""
-        return slug.rsplit("_", 1)[1]
+    def key(self, stage: str, slug: str) -> str:
+        """The key of a readable name, of a table or figure: its id."""
+        specs = self.specs[stage]
+        if slug in specs:
+            return slug
+        key = slug.rpartition("_")[2]
+        if key in specs and self.slugs[key] == slug:
+            return key
+        if STAGES[stage].fixed_name:
+            raise UserError(f"there is no {stage} '{slug}' in this plan. {suggest(slug, specs)}")
+        raise UserError(f"'{slug}' is not part of this plan: its settings or its code are others now; see `hald plan`")
+
+    def meaning(self, stage: str, key: str) -> dict[str, Any]:
+        """What a table or figure shows: its definition, the runs or analyses behind it, and the code that makes it."""
+        slugs = dict.fromkeys(self.slugs[need.key] for needs in self.needs(stage, key).values() for need in needs)
+        spec = self.specs[stage][key]
+        return to_dict(spec) | {"code": self.code.digests[STAGES[stage].part(spec)], "slugs": list(slugs)}
 
     def freeze(self, path: Path) -> None:
         """Write the plan for the jobs of this run. The stamp makes its bytes new: Snakemake compares checksums."""
         write_json(path, to_dict(self) | {"stamp": time.time_ns()})
 
-    def meaning(self, kind: str, name: str) -> dict[str, Any]:
-        """What a table or figure shows: its definition, the runs or analyses behind it, and the code that makes it."""
-        spec = self.tables[name] if kind == "tables" else self.figures[name]
-        slugs = [self.slugs[key] for key in self.sources(kind, name)]
-        return to_dict(spec) | {"code": self.code.digests[kind], "slugs": slugs}
-
-    def sources(self, kind: str, name: str) -> list[str]:
-        """Keys of the runs and analyses that a table or figure is made from."""
-        table = self.tables[name] if kind == "tables" else self.figures[name].table
-        keys = [cell.run for cell in table.cells] if table else []
-        return list(dict.fromkeys(keys + list(self.figures[name].analyses if kind == "figures" else ())))
-
-    def is_current(self, kind: str, name: str) -> bool:
-        """Whether a table or figure that exists means what this plan means by it, and still has all it is made from."""
-        written = self.meaning_file(kind, name)
-        return written.exists() and read_json(written) == self.meaning(kind, name) and self.has_sources(kind, name)
-
-    def has_sources(self, kind: str, name: str) -> bool:
-        """Whether all records and analyses behind a table or figure are there."""
-        table = self.tables[name] if kind == "tables" else self.figures[name].table
-        return all(
-            self.analysis_file(key).exists()
-            if key in self.analyses
-            else all(self.record(key, seed).exists() for seed in range(table.seeds if table else 0))
-            for key in self.sources(kind, name)
-        )
-
     @classmethod
     def thaw(cls, path: Path) -> "Plan":
-        """Read a frozen plan."""
+        """Read a frozen plan; a job looks at few of its specs."""
         data = read_json(path)
-        return from_dict(cls, {f.name: data[f.name] for f in fields(cls)})
+        plain = {f.name: data[f.name] for f in fields(cls)}
+        specs = {name: Thawing(STAGES[name].spec, known) for name, known in plain.pop("specs").items()}
+        return from_dict(cls, plain | {"specs": specs})
+
+
+class Thawing(Mapping[str, Any]):
+    """Specs that are made from plain values when they are asked for."""
+
+    def __init__(self, spec: type, plain: Mapping[str, Any]) -> None:
+        self.spec, self.plain = spec, plain
+        self.made: dict[str, Any] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self.made:
+            self.made[key] = from_dict(self.spec, self.plain[key])
+        return self.made[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.plain)
+
+    def __len__(self) -> int:
+        return len(self.plain)

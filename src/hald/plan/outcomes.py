@@ -4,10 +4,9 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hald.errors import UserError
-from hald.plan.builder import Builder
 from hald.plan.config import suggest
 from hald.plan.grids import PLACE, Place, places
 from hald.plan.outcome_settings import Analysis, Figure, Table
@@ -16,6 +15,9 @@ from hald.specs.base import to_dict
 from hald.specs.figure import FigureSpec
 from hald.specs.run import RunSpec
 from hald.specs.table import Cell, TableSpec
+
+if TYPE_CHECKING:
+    from hald.plan.build import Builder
 
 V = TypeVar("V")
 
@@ -34,7 +36,7 @@ FROM_TABLES = ("accuracy_over_slc", "accuracy_over_bytes", "accuracy_over_steps"
 class Outcomes:
     """Resolves the tables, analyses and figures of one experiment."""
 
-    b: Builder
+    b: "Builder"
 
     def add_all(self) -> None:
         """Put them into the plan."""
@@ -46,10 +48,10 @@ class Outcomes:
         made: dict[str, TableSpec] = {}
         for name, table in ex.tables.items():
             made[name] = self.analysis_table(name, table, analyses) if table.analysis else self.table(name, table)
-            plan.tables[name] = joined(plan.tables[name], made[name]) if name in plan.tables else made[name]
+            plan.specs["table"][name] = joined(plan.tables[name], made[name]) if name in plan.tables else made[name]
         for name, figure in ex.figures.items():
             spec = self.figure(name, figure, made, analyses)
-            if plan.figures.setdefault(name, spec) != spec:
+            if plan.specs["figure"].setdefault(name, spec) != spec:
                 raise UserError(f"{self.b.where}: another experiment has a figure '{name}' too; rename one of them")
 
     def table(self, table_id: str, table: Table) -> TableSpec:
@@ -57,7 +59,6 @@ class Outcomes:
         cells = []
         for place in places(table, self.b.experiment.dataset, f"{self.b.where}: table '{table_id}'"):
             key = self.b.run(**{name: place[name] for name in ("images", "ipc", "slc", "student", "evaluation")})
-            self.b.plan.seeds[key] = max(self.b.plan.seeds.get(key, 0), table.seeds)
             cells.append(self._cell(table_id, table, place, key))
         return self._table(table_id, table, cells)
 
@@ -127,7 +128,7 @@ class Outcomes:
             options["runs"] = [to_dict(run) for run in runs]
         ex = self.b.experiment
         spec = AnalysisSpec(settings.kind, self.b.dataset(), subjects, reference, options, ex.threads)
-        key = self.b.add(self.b.plan.analyses, "analysis", spec, f"{ex.dataset}/{name}")
+        key = self.b.add("analysis", spec, f"{ex.dataset}/{name}")
         self.b.plan.names[key] = name
         return key
 
@@ -148,7 +149,7 @@ class Outcomes:
             for evaluation in settings.evaluations:
                 yield from chosen(settings.kind, self._trained(settings, images, ipc, slc, evaluation))
             return
-        labels = self._labels(images, ipc, slc)
+        labels = self.b.labels(images, ipc)
         ex = self.b.experiment
         place = {"dataset": ex.dataset, "images": images, "ipc": ipc, "slc": slc, "student": self._student(settings)}
         if settings.kind == "lvsd":
@@ -162,12 +163,6 @@ class Outcomes:
         else:
             yield Subject(place, labels)
 
-    def _labels(self, images: str, ipc: int, slc: int) -> str:
-        """The labels that an analysis reads, whole views of them."""
-        labels = self.b.labels(images, ipc)
-        self.b.plan.views[labels] = max(self.b.plan.views.get(labels, 0), -(-slc // ipc))
-        return labels
-
     def _student(self, settings: Analysis) -> str:
         return settings.student or next(iter(self.b.experiment.students))
 
@@ -175,9 +170,8 @@ class Outcomes:
         """The student of a run after each of its stages; its weights will be kept."""
         student, plan = self._student(settings), self.b.plan
         run = self.b.run(images, ipc, slc, student, evaluation)
-        plan.seeds[run] = max(plan.seeds.get(run, 0), 1)
         plan.kept[run] = 1
-        labels = self._labels(images, ipc, slc)
+        labels = self.b.labels(images, ipc)
         place = {"dataset": self.b.experiment.dataset, "images": images, "ipc": ipc, "slc": slc, "student": student}
         return [
             Subject(place | {"evaluation": evaluation, "stage": stage.kind}, labels, run, number)

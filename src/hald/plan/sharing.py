@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from hald.plan.model import Plan
-from hald.plan.todo import views_of
 from hald.specs.images import FromUnits
 
 
@@ -20,16 +19,16 @@ class Shared:
 def sharing(plan: Plan) -> list[Shared]:
     """Training runs, label views and optimised images."""
     cells = [cell.run for table in plan.tables.values() for cell in table.cells if cell.run in plan.runs]
-    trainings = sum(plan.seeds.values())
+    trainings = sum(plan.needed["evaluate", run] for run in plan.runs)
     asked = sum(len(table.cells) * table.seeds for table in plan.tables.values() if not table.of_analyses)
     sets = [_optimised(plan, key) for key in plan.images]
     return [
         Shared("training runs", trainings, trainings, asked),
         Shared(
             "label views",
-            sum(plan.views.values()),
+            sum(plan.needed["relabel", key] for key in plan.labels),
             sum(views_alone(plan, key) for key in plan.labels),
-            sum(views_of(plan, run) for run in cells if plan.runs[run].pool),
+            sum(_views(plan, run) for run in cells if plan.runs[run].pool),
         ),
         Shared(
             "images optimised",
@@ -42,7 +41,13 @@ def sharing(plan: Plan) -> list[Shared]:
 
 def views_alone(plan: Plan, labels: str) -> int:
     """Views there would be of a store if every SLC had labels of its own."""
-    return sum({views_of(plan, run) for run, spec in plan.runs.items() if spec.labels == labels and spec.pool})
+    return sum({_views(plan, run) for run, spec in plan.runs.items() if spec.labels == labels and spec.pool})
+
+
+def _views(plan: Plan, run: str) -> int:
+    """Label views that a run waits for."""
+    (need,) = plan.needs("evaluate", run)["labels"]
+    return need.units
 
 
 def _optimised(plan: Plan, images: str) -> tuple[str | None, int]:

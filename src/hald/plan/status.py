@@ -9,10 +9,13 @@ from pathlib import Path
 from hald.errors import UserError
 from hald.files import read_json
 from hald.plan.activity import Activity
+from hald.plan.graph import Graph
 from hald.plan.model import Plan
-from hald.plan.summary import efforts, recorded_rates, seconds_left
-from hald.plan.todo import KINDS, Need, Todo, Work, cell_need, everything, table_work
-from hald.specs.table import TableSpec
+from hald.plan.rates import recorded_rates
+from hald.plan.stage import Need, Work
+from hald.plan.stages import STAGES
+from hald.plan.summary import efforts, seconds_left, units_behind
+from hald.specs.table import Cell, TableSpec
 
 
 @dataclass(frozen=True)
@@ -47,66 +50,72 @@ class Status:
 
     tables: list[Line]
     total: Line
-    at_work: dict[str, int]  # jobs by rule
+    at_work: dict[str, int]  # units by rule
     stopped: int  # trainings that have a checkpoint and are not running
     untimed: list[str]  # kinds of missing work without a timing
 
 
 def status(plan: Plan) -> Status:
     """Look at the disk once and say how far everything is."""
-    todo, rates = Todo(plan), recorded_rates(plan)
-    work = todo.behind(everything(plan))
-    activity = Activity(todo, work)
-    cells = {table.id: count_cells(todo, activity, table) for table in plan.tables.values()}
-    jobs = Counter(rule for rule, _, _ in activity.at_work)
+    graph, rates = Graph(plan), recorded_rates(plan)
+    everything = graph.targets()
+    work = graph.work_behind(everything)
+    activity = Activity(graph, work)
+    cells = {table.id: count_cells(graph, activity, table) for table in plan.tables.values()}
+    running = Counter(stage for stage, _, _ in activity.at_work)
     return Status(
-        [_line(todo, rates, name, cells[name], [Need("table", name)]) for name in plan.tables],
-        _line(todo, rates, "total", sum(cells.values(), Cells()), everything(plan)),
-        {rule: jobs[rule] for rule in KINDS if jobs[rule]},
-        _stopped(todo, activity, work),
-        sorted({kind for kind, _ in efforts(todo, work)} - rates.keys()),
+        [_line(graph, rates, name, cells[name], [Need("table", name)]) for name in plan.tables],
+        _line(graph, rates, "total", sum(cells.values(), Cells()), everything),
+        {stage: running[stage] for stage in STAGES if running[stage]},
+        _stopped(graph, activity, work),
+        sorted({kind for kind, _ in efforts(graph, work)} - rates.keys()),
     )
 
 
-def count_cells(todo: Todo, activity: Activity, table: TableSpec) -> Cells:
+def count_cells(graph: Graph, activity: Activity, table: TableSpec) -> Cells:
     """A cell is done when all its seeds have records, and running when one that lacks its record is being trained."""
     total = Cells()
     for cell in table.cells:
-        need = cell_need(table, cell)
-        lacks = todo.missing(need)
-        running = activity.is_running(need.rule, need.key, lacks)
-        total += Cells(not lacks, running, bool(lacks) and not running, need.count - len(lacks), need.count)
+        need = _need(table, cell)
+        lacks = graph.missing(need)
+        running = activity.is_running(need.stage, need.key, lacks)
+        total += Cells(not lacks, running, bool(lacks) and not running, need.units - len(lacks), need.units)
     return total
 
 
-def _line(todo: Todo, rates: dict[str, float], name: str, cells: Cells, needs: list[Need]) -> Line:
-    work = todo.behind(needs)
-    tables = [todo.plan.tables[need.key] for need in needs if need.rule == "table"]
-    there, to_come = label_bytes(todo, tables)
-    return Line(name, cells, there, to_come, seconds_left(todo, rates, work), not work)
+def _need(table: TableSpec, cell: Cell) -> Need:
+    """What fills a cell: the records of a run, or an analysis."""
+    return Need("evaluate", cell.run, table.seeds) if cell.value is None else Need("analysis", cell.run)
 
 
-def _stopped(todo: Todo, activity: Activity, work: Work) -> int:
+def _line(graph: Graph, rates: dict[str, float], name: str, cells: Cells, needs: list[Need]) -> Line:
+    work = graph.work_behind(needs)
+    tables = [graph.plan.tables[need.key] for need in needs if need.stage == "table"]
+    there, to_come = label_bytes(graph, tables)
+    return Line(name, cells, there, to_come, seconds_left(graph, rates, work), not work)
+
+
+def _stopped(graph: Graph, activity: Activity, work: Work) -> int:
     """Trainings with a checkpoint at which nobody is working."""
     return sum(
-        todo.checkpoint(rule, key, seed) is not None and not activity.is_running(rule, key, [seed])
-        for (rule, key), seeds in work.items()
-        if rule == "evaluate"
+        graph.checkpoint(stage, key, seed) is not None and not activity.is_running(stage, key, [seed])
+        for (stage, key), seeds in work.items()
+        if stage == "evaluate"
         for seed in seeds
     )
 
 
-def label_bytes(todo: Todo, tables: Iterable[TableSpec]) -> tuple[int, int]:
+def label_bytes(graph: Graph, tables: Iterable[TableSpec]) -> tuple[int, int]:
     """Bytes of the label views that tables need: measured of those that are there, estimated of those to come."""
-    plan = todo.plan
+    plan = graph.plan
     needed: dict[str, int] = {}
     for table in tables:
-        for labels, views in table_work(plan, table)[1].items():
+        for labels, views in units_behind(plan, table)["relabel"].items():
             needed[labels] = max(needed.get(labels, 0), views)
     there = to_come = 0
     for labels, views in needed.items():
-        lacks = todo.missing(Need("relabel", labels, views))
-        there += sum(_marked_bytes(plan.marker(labels, view)) for view in range(views) if view not in lacks)
+        lacks = graph.missing(Need("relabel", labels, views))
+        there += sum(_marked_bytes(plan.file("relabel", labels, view)) for view in range(views) if view not in lacks)
         to_come += plan.labels[labels].view_bytes * len(lacks)
     return there, to_come
 

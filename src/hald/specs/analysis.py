@@ -14,6 +14,12 @@ class Subject:
     stage: int = 0  # stage of the run
     teacher: str | None = None  # key of a teacher
 
+    @property
+    def views(self) -> int:
+        """Label views that are read of the store."""
+        slc = self.place.get("slc")
+        return -(-int(slc) // int(self.place["ipc"])) if slc else 1
+
 
 @dataclass(frozen=True)
 class AnalysisSpec:
@@ -25,3 +31,13 @@ class AnalysisSpec:
     reference: Subject | None  # what they are compared with
     options: dict[str, Any]
     threads: int
+
+    @property
+    def looked_at(self) -> tuple[Subject, ...]:
+        """All subjects, and what they are compared with."""
+        return (*self.subjects, self.reference) if self.reference else self.subjects
+
+    @property
+    def effort(self) -> tuple[str, float]:
+        """Kind and amount of work, for estimates."""
+        return f"analysis {self.kind}", 1

@@ -3,6 +3,7 @@
 import dataclasses
 import types
 import typing
+from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 T = TypeVar("T")
@@ -16,15 +17,6 @@ def option(meaning: str, default: Any = dataclasses.MISSING, **limits: Any) -> A
     if default is dataclasses.MISSING:
         return dataclasses.field(metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
-
-
-@dataclasses.dataclass(frozen=True)
-class Identity:
-    """What the plan calls a piece of work: its key, and the code that makes it, by its digest and as keys name it."""
-
-    key: str
-    code: str
-    code_name: str
 
 
 def from_dict(cls: type[T], data: dict[str, Any]) -> T:
@@ -47,7 +39,7 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
-    return value
+    return str(value) if isinstance(value, Path) else value
 
 
 def _convert(hint: Any, value: Any) -> Any:
@@ -65,7 +57,7 @@ def _convert(hint: Any, value: Any) -> Any:
         )
     if origin is dict:
         return {args[0](name): _convert(args[1], item) for name, item in value.items()}
-    return hint(value) if hint in (int, float) and not isinstance(value, bool) else value
+    return hint(value) if hint in (int, float, Path) and not isinstance(value, bool) else value
 
 
 def _fits(hint: Any, value: Any) -> bool:
@@ -83,7 +75,7 @@ def _fits(hint: Any, value: Any) -> bool:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if origin is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, origin)
+    return isinstance(value, str if origin is Path else origin)
 
 
 def _has_fields(cls: Any, value: dict[str, Any]) -> bool:

@@ -138,10 +138,6 @@ class UnitsSpec:
         """Class chunks of an image index."""
         return -(-self.classes // self.batch)
 
-    def count(self, ipc: int) -> int:
-        """Units that a set of this IPC is made from."""
-        return self.classes if isinstance(self.own, Lpld) else self.chunks * ipc
-
     @property
     def patches(self) -> Patches | None:
         """The patches it starts from, if any."""
@@ -177,6 +173,10 @@ class FromUnits:
     units: str  # key of the units
     batch: int  # classes per chunk
 
+    def count(self, images: "ImagesSpec") -> int:
+        """Units that a set is made from: of LPLD a class each, of the others one image of every class of a chunk."""
+        return images.classes if images.method == "lpld" else -(-images.classes // self.batch) * images.ipc
+
 
 @dataclass(frozen=True)
 class FromFolder:
@@ -205,3 +205,12 @@ class ImagesSpec:
     def effort(self) -> tuple[str, float]:
         """Kind and amount of work, for estimates: images put together and graded."""
         return f"synthesis {self.method}@{self.size}", self.ipc * self.classes
+
+
+@dataclass(frozen=True)
+class PreviewSpec:
+    """A sheet with images of a set, to look at."""
+
+    images: str  # key of the image set
+    ipc: int
+    slug: str  # readable name of the set

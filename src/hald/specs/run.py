@@ -75,13 +75,18 @@ class RunSpec:
     def slc(self) -> float:
         """Soft labels per class that the pool really holds."""
         count = self.ipc * self.classes
-        views, rest = divmod(self.pool, -(-count // self.batch))
+        views, rest = divmod(self.pool, self.batches)
         return round((views * count + min(rest * self.batch, count)) / self.classes, 2)
+
+    @property
+    def batches(self) -> int:
+        """Stored batches per view, a short last one included."""
+        return -(-self.ipc * self.classes // self.batch)
 
     @property
     def steps(self) -> int:
         """Optimiser steps of one seed."""
-        return self.epochs * -(-self.ipc * self.classes // self.batch)
+        return self.epochs * self.batches
 
     @property
     def effort(self) -> tuple[str, float]:

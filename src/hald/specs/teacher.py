@@ -24,6 +24,19 @@ class Recipe:
 
 
 @dataclass(frozen=True)
+class WeightsSpec:
+    """Weights of torchvision that have to be downloaded."""
+
+    arch: str
+    weights: str
+
+    @property
+    def name(self) -> str:
+        """Name of their file, below a folder for each network."""
+        return f"{self.arch}/{self.weights}"
+
+
+@dataclass(frozen=True)
 class TeacherSpec:
     """A teacher resolved by the plan. `digest` is the SHA-256 of a `source: path` file."""
 

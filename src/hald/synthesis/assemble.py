@@ -5,28 +5,31 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from hald.data.reader import PreparedDataset
 from hald.files import publish_dir
-from hald.jobs import Progress, StopRequest, log, write_timing
+from hald.jobs.job import Job
+from hald.jobs.log import Progress, log
+from hald.jobs.signals import StopRequest
 from hald.specs.base import to_dict
 from hald.specs.images import ImagesSpec
-from hald.synthesis.build import Places, Resources, Unit, write_arrays, write_record
+from hald.synthesis.build import Unit, write_arrays, write_record
 from hald.synthesis.grade import grade
 from hald.synthesis.imageset import ImageSet
 from hald.synthesis.preview import draw_sheet
 
 
 def assemble(
-    spec: ImagesSpec,
+    job: Job[ImagesSpec],
     dataset: PreparedDataset,
-    places: Places,
-    resources: Resources,
+    device: torch.device,
     make: Callable[[int], Unit],
     **facts: Any,
 ) -> None:
     """Make every class's images with `make` and publish the set."""
-    start, classes = time.monotonic(), dataset.classes
-    finished = places.partial / "set.zarr"
+    start, classes, spec = time.monotonic(), dataset.classes, job.spec
+    finished = job.partial / "set.zarr"
     shutil.rmtree(finished, ignore_errors=True)
     progress = Progress(len(classes), "classes")
     with StopRequest() as stop:
@@ -38,7 +41,7 @@ def assemble(
 
         digest = write_arrays(finished, map(made, range(len(classes))), classes, spec.ipc, spec.size)
     images = ImageSet(finished, classes, spec.ipc, digest, dataset.digest)
-    grades = [grade(images, folder, resources.floor, resources.device) for folder in places.teachers]
+    grades = [grade(images, job.made_from[key], job.floor, device) for key in spec.teachers]
     for entry in grades:
         log.info("%(arch)s classifies %(classified).1f %% of the set as meant", entry)
     if grades:
@@ -46,6 +49,6 @@ def assemble(
     draw_sheet(images.folder, images.ipc).save(finished / "preview.png")
     facts |= {"method": spec.method, "spec": to_dict(spec), "dataset_digest": dataset.digest}
     write_record(finished, classes, spec.ipc, digest, **facts)
-    write_timing(finished / "timing.json", time.monotonic() - start, resources.device.type, *spec.effort)
-    publish_dir(finished, places.target, "image_set.json")
-    shutil.rmtree(places.partial, ignore_errors=True)
+    job.note_time(start, device.type, folder=finished)
+    publish_dir(finished, job.folder, "image_set.json")
+    shutil.rmtree(job.partial, ignore_errors=True)

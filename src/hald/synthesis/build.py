@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 import zarr
 from numpy.typing import NDArray
 from zarr.codecs import ZstdCodec
@@ -16,26 +15,6 @@ from hald.files import write_json
 from hald.synthesis.imageset import FORMAT
 
 ROWS = 64  # images per chunk
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where an image set comes from and goes to."""
-
-    dataset: Path
-    teachers: list[Path]
-    made_from: Path | None  # ranking, units or a foreign folder
-    target: Path
-    partial: Path
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What a synthesis job may use, and the accuracy below which its teachers are refused."""
-
-    device: torch.device
-    workers: int
-    floor: float
 
 
 @dataclass(frozen=True)

@@ -5,18 +5,20 @@ import functools
 import numpy as np
 
 from hald.data.reader import open_dataset
+from hald.device import setup
+from hald.jobs.job import Job
 from hald.specs.images import FromUnits, ImagesSpec
 from hald.synthesis.assemble import assemble
-from hald.synthesis.build import Places, Resources, Unit
+from hald.synthesis.build import Unit
 from hald.synthesis.units import Arrays, load_unit, require_digest
 
 
-def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
+def make(job: Job[ImagesSpec]) -> None:
     """Put finished units together, class by class."""
-    folder, source = places.made_from, spec.source
-    assert folder is not None
+    spec, source = job.spec, job.spec.source
     assert isinstance(source, FromUnits)
-    dataset = open_dataset(places.dataset)
+    folder = job.made_from[source.units]
+    dataset, device = open_dataset(job.made_from[spec.dataset]), setup(spec.threads)
 
     @functools.lru_cache(maxsize=spec.ipc)  # classes of one chunk share their units
     def read(unit: int) -> Arrays:
@@ -24,12 +26,12 @@ def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
         require_digest(arrays, dataset.digest, f"unit {unit} of {folder}")
         return arrays
 
-    def make(label: int) -> Unit:
+    def made(label: int) -> Unit:
         rows = [(read(unit), row) for unit, row in rows_of_class(spec, source.batch, label)]
         images = np.stack([arrays["images"][row] for arrays, row in rows])
         return Unit(images, np.array([arrays["loss"][row] for arrays, row in rows], dtype=np.float32))
 
-    assemble(spec, dataset, places, resources, make)
+    assemble(job, dataset, device, made)
 
 
 def rows_of_class(spec: ImagesSpec, batch: int, label: int) -> list[tuple[int, int]]:

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hald.errors import UserError
-from hald.files import read_json, tree_bytes
+from hald.files import read_json, size, tree_bytes
 from hald.plan import make_plan
 from hald.plan.config import config_from
-from hald.plan.summary import size
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -53,7 +52,7 @@ def _sets(folder: Path) -> Iterator[Path]:
 
 def _ls(options: argparse.Namespace) -> int:
     plan = make_plan(config_from(options.config))
-    needed = {plan.images_dir(key) for key in plan.images}
+    needed = {plan.folder("synthesize", key) for key in plan.images}
     print(f"{'set':<44}{'planned':>9}{'classes':>9}{'ipc':>5}{'classified':>12}{'diversity':>11}{'bytes':>10}")
     for path in _sets(Path(plan.results)):
         record = read_json(path / "image_set.json")

@@ -16,9 +16,9 @@ from PIL import Image
 from hald.data.reader import open_dataset
 from hald.errors import UserError
 from hald.files import explained, file_digest, filled, write_atomic
+from hald.jobs.job import Job
 from hald.specs.images import FromFolder, ImagesSpec
-from hald.synthesis.build import Places, Resources
-from hald.synthesis.external import synthesize
+from hald.synthesis import external
 from hald.synthesis.folder import folder_digest
 from hald.synthesis.imageset import ImageSet
 
@@ -105,8 +105,8 @@ def import_folder(source: Path, dataset_folder: Path, target: Path, ipc: int, te
     )
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-    places = Places(dataset_folder, [teacher] if teacher else [], source, target, partial)
+    made_from = {spec.dataset: dataset_folder} | ({spec.teachers[0]: teacher} if teacher else {})
     try:
-        synthesize(spec, places, Resources(torch.device("cpu"), 0, 0.0))
+        external.make(Job(spec, target, {0: (target / "image_set.json",)}, made_from, partial))
     finally:
         shutil.rmtree(partial, ignore_errors=True)

@@ -1,23 +1,28 @@
 """Images made elsewhere, for example a released set."""
 
+from pathlib import Path
+
 import numpy as np
 
 from hald.data.decode import Pixels, decode, evaluation_image, image_shape
 from hald.data.reader import open_dataset
+from hald.device import setup
 from hald.errors import UserError
-from hald.jobs import log
+from hald.jobs.job import Job
+from hald.jobs.log import log
 from hald.specs.images import FromFolder, ImagesSpec
 from hald.synthesis.assemble import assemble
-from hald.synthesis.build import Places, Resources, Unit
+from hald.synthesis.build import Unit
 from hald.synthesis.folder import find_images, folder_digest
 
 
-def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
+def make(job: Job[ImagesSpec]) -> None:
     """Read the folder; images of another size are resized (shorter side, then the centre), and the record says so."""
-    root, source = places.made_from, spec.source
-    assert root is not None
+    spec, source = job.spec, job.spec.source
     assert isinstance(source, FromFolder)
-    dataset = open_dataset(places.dataset)
+    assert spec.path is not None
+    root = Path(spec.path)
+    dataset, device = open_dataset(job.made_from[spec.dataset]), setup(spec.threads)
     found = find_images(root, len(dataset.classes), spec.ipc, dataset.classes)
     if source.content is not None and folder_digest(root) != source.content:
         raise UserError(f"the images in {root} changed since this run was planned; start snakemake again")
@@ -25,11 +30,11 @@ def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
     resized = sum(shape != (spec.size, spec.size) for shape in shapes)
     log.info("%d images, class folders read by %s, %d resized", spec.ipc * spec.classes, found.order, resized)
 
-    def make(label: int) -> Unit:
+    def made(label: int) -> Unit:
         images = [_at_size(decode(path, str(path)), spec.size) for path in found.files[label]]
         return Unit(np.stack(images).transpose(0, 3, 1, 2), np.full(spec.ipc, np.nan, dtype=np.float32))
 
-    assemble(spec, dataset, places, resources, make, resized=resized, class_order=found.order)
+    assemble(job, dataset, device, made, resized=resized, class_order=found.order)
 
 
 def _at_size(pixels: Pixels, size: int) -> Pixels:

@@ -6,10 +6,16 @@ is resized in floating point, theirs by OpenCV on 8-bit pixels.
 
 from collections.abc import Callable
 
-from hald.specs.images import Fadrm
+from hald.jobs.job import Job
+from hald.specs.images import Fadrm, UnitsSpec
 from hald.synthesis.optimise import Problem, resized
 from hald.synthesis.patch_start import patch_starts
-from hald.synthesis.recover import Bench, of_unit
+from hald.synthesis.recover import Bench, of_unit, recover
+
+
+def make(job: Job[UnitsSpec]) -> None:
+    """Optimise the units of a job."""
+    recover(job, problems)
 
 
 def problems(bench: Bench) -> Callable[[int], list[Problem]]:

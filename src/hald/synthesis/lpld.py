@@ -4,18 +4,23 @@ from collections.abc import Callable
 
 import torch
 
-from hald.specs.images import Lpld
+from hald.jobs.job import Job
+from hald.specs.images import Lpld, UnitsSpec
 from hald.synthesis.optimise import Problem
-from hald.synthesis.recover import Bench, gaussian
+from hald.synthesis.recover import Bench, gaussian, recover
 from hald.synthesis.statistics import load_statistics
+
+
+def make(job: Job[UnitsSpec]) -> None:
+    """Optimise the units of a job."""
+    recover(job, problems)
 
 
 def problems(bench: Bench) -> Callable[[int], list[Problem]]:
     """Unit c: the IPC images of class c, at most `batch` at a time."""
     spec, own = bench.spec, bench.spec.own
     assert isinstance(own, Lpld)
-    assert bench.made_from is not None
-    statistics = load_statistics(bench.made_from, bench.dataset, bench.device)
+    statistics = load_statistics(bench.made_from[own.statistics], bench.dataset, bench.device)
     parts = -(-own.ipc // spec.batch)
 
     def problem(label: int) -> list[Problem]:

@@ -15,8 +15,7 @@ def patch_starts(bench: Bench) -> Callable[[Tensor, int], Tensor]:
     """A function (classes, image index) -> their patches, (n, 3, S, S) normalised."""
     spec, patches = bench.spec, bench.spec.patches
     assert patches is not None
-    assert bench.made_from is not None
-    ranking = open_ranking(bench.made_from, bench.dataset, spec.size // patches.factor, bench.device)
+    ranking = open_ranking(bench.made_from[patches.ranking], bench.dataset, spec.size // patches.factor, bench.device)
 
     def starts(labels: Tensor, image: int) -> Tensor:
         wanted = range(image, image + 1)

@@ -5,25 +5,26 @@ their best crop as in RDED; easy, medium and hard are the lowest, middle and hig
 """
 
 from hald.data.reader import open_dataset
+from hald.device import setup
+from hald.jobs.job import Job
 from hald.specs.images import ImagesSpec, Patches
 from hald.synthesis.assemble import assemble
-from hald.synthesis.build import Places, Resources, Unit
+from hald.synthesis.build import Unit
 from hald.synthesis.mosaic import patch_images
 from hald.synthesis.ranking import open_ranking
 
 NOTE = "our reading of an unpublished step: ranks of the teacher's loss on each image's best crop"
 
 
-def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
+def make(job: Job[ImagesSpec]) -> None:
     """Make the image set from the ranking."""
-    source = spec.source
+    spec, source = job.spec, job.spec.source
     assert isinstance(source, Patches)
-    assert places.made_from is not None
-    dataset = open_dataset(places.dataset)
-    ranking = open_ranking(places.made_from, dataset, spec.size // source.factor, resources.device)
+    dataset, device = open_dataset(job.made_from[spec.dataset]), setup(spec.threads)
+    ranking = open_ranking(job.made_from[source.ranking], dataset, spec.size // source.factor, device)
 
-    def make(label: int) -> Unit:
+    def made(label: int) -> Unit:
         images, loss = patch_images(ranking, label, source.difficulty, source.factor, spec.size, range(spec.ipc))
         return Unit(images.cpu().numpy(), loss.numpy())
 
-    assemble(spec, dataset, places, resources, make, note=NOTE)
+    assemble(job, dataset, device, made, note=NOTE)

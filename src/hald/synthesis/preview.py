@@ -6,8 +6,19 @@ import numpy as np
 import zarr
 from PIL import Image, ImageDraw
 
+from hald.files import write_atomic
+from hald.jobs.job import Job
+from hald.specs.images import PreviewSpec
+
 CLASSES, IMAGES = 20, 10  # at most
 CELL, GAP, NAME = 64, 2, 110  # pixels: an image, between images, room for a name
+
+
+def make(job: Job[PreviewSpec]) -> None:
+    """Draw the sheet of an image set."""
+    sheet = draw_sheet(job.made_from[job.spec.images], job.spec.ipc)
+    (file,) = job.units[0]
+    write_atomic(file, lambda temporary: sheet.save(temporary, "png"))
 
 
 def draw_sheet(folder: Path, ipc: int) -> Image.Image:

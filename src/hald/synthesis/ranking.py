@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from hald.data.crops import CropRequest, Crops
 from hald.data.reader import PreparedDataset, open_dataset
+from hald.device import setup
 from hald.draws import Floats, Ints, permutation, uniforms
+from hald.jobs.job import Job
 from hald.same_origin import require_same_data
 from hald.specs.images import RankingSpec
-from hald.synthesis.build import Resources
 from hald.synthesis.units import Arrays, compute_units, load_unit, require_digest
 from hald.teacher import load_teacher
 from hald.views import CROP_WIDTH, crop_boxes, normalize
@@ -29,20 +30,20 @@ SQUARE = (1.0, 1.0)
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-def rank(
-    spec: RankingSpec, dataset_folder: Path, teacher_folder: Path, folder: Path, units: range, resources: Resources
-) -> None:
-    """Rank the classes `units`."""
-    dataset = open_dataset(dataset_folder)
-    teacher, record = load_teacher(teacher_folder, dataset.classes, resources.floor, resources.device)
-    require_same_data(record["dataset_digest"], f"teacher {teacher_folder}", dataset.digest, str(dataset_folder))
-    crops = Crops(dataset.train, spec.side, spec.crop_scale, SQUARE, resources.workers, resources.device)
+def make(job: Job[RankingSpec]) -> None:
+    """Rank the classes of a job."""
+    spec, device = job.spec, setup(job.spec.threads)
+    folder, teacher_folder = job.made_from[spec.dataset], job.made_from[spec.teacher]
+    dataset = open_dataset(folder)
+    teacher, record = load_teacher(teacher_folder, dataset.classes, job.floor, device)
+    require_same_data(record["dataset_digest"], f"teacher {teacher_folder}", dataset.digest, str(folder))
+    crops = Crops(dataset.train, spec.side, spec.crop_scale, SQUARE, job.workers, device)
 
-    def make(label: int) -> Arrays:
-        ranked = rank_class(spec, crops, label, teacher, (record["mean"], record["std"]))
-        return ranked | {"dataset_digest": np.array(dataset.digest)}
+    def ranked(label: int) -> Arrays:
+        found = rank_class(spec, crops, label, teacher, (record["mean"], record["std"]))
+        return found | {"dataset_digest": np.array(dataset.digest)}
 
-    compute_units(folder, units, make, spec.effort, resources.device)
+    compute_units(job, ranked, device)
 
 
 def rank_class(

@@ -4,19 +4,21 @@ import numpy as np
 
 from hald.data.decode import evaluation_image
 from hald.data.reader import open_dataset
+from hald.device import setup
 from hald.draws import permutation
+from hald.jobs.job import Job
 from hald.specs.images import FromDataset, ImagesSpec
 from hald.synthesis.assemble import assemble
-from hald.synthesis.build import Places, Resources, Unit
+from hald.synthesis.build import Unit
 
 
-def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
+def make(job: Job[ImagesSpec]) -> None:
     """Choose `ipc` images of each class in a keyed order; a larger IPC keeps the smaller one's images."""
-    source = spec.source
+    spec, source = job.spec, job.spec.source
     assert isinstance(source, FromDataset)
-    dataset = open_dataset(places.dataset)
+    dataset, device = open_dataset(job.made_from[spec.dataset]), setup(spec.threads)
 
-    def make(label: int) -> Unit:
+    def made(label: int) -> Unit:
         members = dataset.train.of_class(label)
         chosen = members[permutation("real", source.seed, label, len(members))[: spec.ipc]]
         images = [
@@ -27,4 +29,4 @@ def synthesize(spec: ImagesSpec, places: Places, resources: Resources) -> None:
             np.stack(images).transpose(0, 3, 1, 2), np.full(spec.ipc, np.nan, dtype=np.float32)
         )  # nothing is optimised
 
-    assemble(spec, dataset, places, resources, make)
+    assemble(job, dataset, device, made)

@@ -1,6 +1,6 @@
 """Optimised units: what SRe2L, LPLD and FADRM have in common around the loop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,12 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hald.data.reader import PreparedDataset, open_dataset
+from hald.device import setup
 from hald.draws import generator
 from hald.errors import UserError
-from hald.jobs import log
+from hald.jobs.job import Job
+from hald.jobs.log import log
 from hald.same_origin import require_same_data
 from hald.specs.images import UnitsSpec
-from hald.synthesis.build import Resources
 from hald.synthesis.matching import Matcher, bn_layers
 from hald.synthesis.optimise import Problem, Teachers, make_teachers, optimise
 from hald.synthesis.units import Arrays, compute_units
@@ -24,22 +25,12 @@ from hald.views import normalize
 
 
 @dataclass(frozen=True)
-class Places:
-    """Where units come from and go to."""
-
-    dataset: Path
-    teachers: list[Path]
-    made_from: Path | None  # ranking (patches) or class statistics (LPLD)
-    folder: Path
-
-
-@dataclass(frozen=True)
 class Bench:
     """What every unit of a job needs, loaded once."""
 
     spec: UnitsSpec
     dataset: PreparedDataset
-    made_from: Path | None
+    made_from: Mapping[str, Path]  # folders of a ranking (patches) or of class statistics (LPLD), by key
     teachers: Teachers
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -49,26 +40,28 @@ class Bench:
 Method = Callable[[Bench], Callable[[int], list[Problem]]]
 
 
-def recover(spec: UnitsSpec, method: Method, places: Places, units: range, resources: Resources) -> None:
-    """Compute those of `units` that are missing. `method` turns a unit's number into what is to be optimised."""
-    bench = make_bench(spec, places, resources)
+def recover(job: Job[UnitsSpec], method: Method) -> None:
+    """Compute the units of a job. `method` turns a unit's number into what is to be optimised."""
+    bench = make_bench(job)
     problems = method(bench)
 
-    def make(unit: int) -> Arrays:
+    def recovered(unit: int) -> Arrays:
         parts = [_finished(bench, problem) for problem in problems(unit)]
         images, loss = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
         return {"images": images, "loss": loss, "dataset_digest": np.array(bench.dataset.digest)}
 
-    compute_units(places.folder, units, make, spec.effort, resources.device)
+    compute_units(job, recovered, bench.device)
 
 
-def make_bench(spec: UnitsSpec, places: Places, resources: Resources) -> Bench:
+def make_bench(job: Job[UnitsSpec]) -> Bench:
     """Load dataset and teachers, after checking that they belong together."""
-    dataset, device = open_dataset(places.dataset), resources.device
+    spec, device = job.spec, setup(job.spec.threads)
+    data = job.made_from[spec.dataset]
+    dataset = open_dataset(data)
     matchers, statistics = [], []
-    for folder in places.teachers:
-        model, record = load_teacher(folder, dataset.classes, resources.floor, device)
-        require_same_data(record["dataset_digest"], f"teacher {folder}", dataset.digest, str(places.dataset))
+    for folder in (job.made_from[key] for key in spec.teachers):
+        model, record = load_teacher(folder, dataset.classes, job.floor, device)
+        require_same_data(record["dataset_digest"], f"teacher {folder}", dataset.digest, str(data))
         if not bn_layers(model):
             log.info("%s has no BN layers: its iterations have no BN term", record["arch"])
         matchers.append(Matcher(model, spec.recover.first_bn))
@@ -76,7 +69,7 @@ def make_bench(spec: UnitsSpec, places: Places, resources: Resources) -> Bench:
     if not any(bn_layers(matcher.model) for matcher in matchers):
         raise UserError(f"{spec.method} matches BN statistics, and {spec.arch} has no BN layers; name another teacher")
     teachers = make_teachers(matchers, spec.recover, statistics[0], device)
-    return Bench(spec, dataset, places.made_from, teachers, *statistics[0], device)
+    return Bench(spec, dataset, job.made_from, teachers, *statistics[0], device)
 
 
 def of_unit(bench: Bench, unit: int) -> tuple[int, Tensor]:

@@ -2,9 +2,16 @@
 
 from collections.abc import Callable
 
+from hald.jobs.job import Job
+from hald.specs.images import UnitsSpec
 from hald.synthesis.optimise import Problem
 from hald.synthesis.patch_start import patch_starts
-from hald.synthesis.recover import Bench, gaussian, of_unit
+from hald.synthesis.recover import Bench, gaussian, of_unit, recover
+
+
+def make(job: Job[UnitsSpec]) -> None:
+    """Optimise the units of a job."""
+    recover(job, problems)
 
 
 def problems(bench: Bench) -> Callable[[int], list[Problem]]:

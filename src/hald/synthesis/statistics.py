@@ -16,14 +16,16 @@ from torch import Tensor, nn
 
 from hald.data.crops import CropRequest, Crops
 from hald.data.reader import PreparedDataset, open_dataset
+from hald.device import setup
 from hald.draws import permutation, uniforms
 from hald.errors import UserError
 from hald.files import file_digest, read_json, write_atomic, write_buffered, write_json
-from hald.jobs import Progress, StopRequest, log, write_timing
+from hald.jobs.job import Job
+from hald.jobs.log import Progress, log
+from hald.jobs.signals import StopRequest
 from hald.same_origin import require_same_classes, require_same_data
 from hald.specs.base import to_dict
 from hald.specs.images import StatisticsSpec
-from hald.synthesis.build import Resources
 from hald.synthesis.matching import Targets, bn_layers
 from hald.teacher import load_teacher
 from hald.views import CROP_WIDTH, normalize
@@ -103,14 +105,15 @@ def collect(
     dataset: PreparedDataset,
     model: nn.Module,
     statistics: tuple[tuple[float, ...], tuple[float, ...]],
-    resources: Resources,
+    device: torch.device,
+    workers: int = 0,
     unfinished: Path | None = None,
 ) -> list[tuple[Tensor, Tensor]]:
     """One pass over the training set: mean and variance (classes, channels) of every BN layer's input.
 
     With `unfinished`, sums so far are kept in that file now and then, and a pass that was cut short goes on from it.
     """
-    device, count = resources.device, len(dataset.train)
+    count = len(dataset.train)
     order = permutation("statistics-order", spec.seed, 0, count)
     draws = uniforms("statistics-crops", spec.seed, 0, count, CROP_WIDTH + 1)
     requests = [
@@ -124,7 +127,7 @@ def collect(
     now: list[Tensor] = []
     for layer, moments in zip(layers, found, strict=True):
         layer.register_forward_pre_hook(lambda _, inputs, m=moments: m.add(inputs[0], now[0]))
-    crops = Crops(dataset.train, spec.size, spec.scale, spec.ratio, resources.workers, device)
+    crops = Crops(dataset.train, spec.size, spec.scale, spec.ratio, workers, device)
     first = _load(unfinished, found)
     progress = Progress(len(requests), "batches", done=first)
     with StopRequest() as stop:
@@ -141,18 +144,18 @@ def collect(
     return [moments.result() for moments in found]
 
 
-def make_statistics(
-    spec: StatisticsSpec, dataset_folder: Path, teacher_folder: Path, folder: Path, resources: Resources
-) -> None:
-    """Write statistics.safetensors and, last, statistics.json into `folder`."""
-    start = time.monotonic()
+def make(job: Job[StatisticsSpec]) -> None:
+    """Write statistics.safetensors and, last, statistics.json."""
+    start, spec, folder = time.monotonic(), job.spec, job.folder
+    device = setup(spec.threads)
+    dataset_folder, teacher_folder = job.made_from[spec.dataset], job.made_from[spec.teacher]
     dataset = open_dataset(dataset_folder)
-    model, record = load_teacher(teacher_folder, dataset.classes, resources.floor, resources.device)
+    model, record = load_teacher(teacher_folder, dataset.classes, job.floor, device)
     require_same_data(record["dataset_digest"], f"teacher {teacher_folder}", dataset.digest, str(dataset_folder))
     if not bn_layers(model):
         raise UserError(f"LPLD needs BN statistics, and {record['arch']} has no BN layers; name another teacher")
     unfinished = folder / "unfinished.pt"
-    found = collect(spec, dataset, model, (record["mean"], record["std"]), resources, unfinished)
+    found = collect(spec, dataset, model, (record["mean"], record["std"]), device, job.workers, unfinished)
     tensors = {
         f"{i}.{name}": t.cpu() for i, pair in enumerate(found) for name, t in zip(("mean", "var"), pair, strict=True)
     }
@@ -167,7 +170,7 @@ def make_statistics(
         "per_class": np.bincount(dataset.train.labels, minlength=len(dataset.classes)).tolist(),
         "spec": to_dict(spec),
     }
-    write_timing(folder / "timing.json", time.monotonic() - start, resources.device.type, *spec.effort)
+    job.note_time(start, device.type)
     write_json(folder / "statistics.json", about)
     for remains in (unfinished, *folder.glob(f".{unfinished.name}.*")):  # also what a kill left
         remains.unlink(missing_ok=True)

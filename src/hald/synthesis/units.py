@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from hald.errors import UserError
 from hald.files import write_atomic
-from hald.jobs import Progress, StopRequest, exclusive, log, write_timing
+from hald.jobs.job import Job
+from hald.jobs.units import missing_units
 
 Arrays = Mapping[str, NDArray[Any]]
 
 
 def unit_file(folder: Path, unit: int) -> Path:
-    """File of one unit; hald.plan.model names it likewise."""
+    """File of one unit; hald.plan.stages names it likewise."""
     return folder / f"{unit:05d}.npz"
 
 
@@ -45,31 +46,15 @@ def load_unit(folder: Path, unit: int) -> dict[str, NDArray[Any]]:
         raise UserError(f"unit {unit_file(folder, unit)} cannot be read ({error}); remove it and run again") from error
 
 
-def compute_units(
-    folder: Path,
-    units: range,
-    make: Callable[[int], Arrays],
-    effort: tuple[str, float],
-    device: torch.device,
-) -> None:
-    """Make those of `units` that are not there yet; `effort` is the kind and amount of work of one."""
-    missing = [unit for unit in units if not unit_file(folder, unit).exists()]
-    log.info("%d of units %d-%d to compute", len(missing), units.start, units.stop - 1)
+def compute_units(job: Job[Any], make: Callable[[int], Arrays], device: torch.device) -> None:
+    """Make those units of a job that are not there yet."""
     start, made = time.monotonic(), 0
-    progress = Progress(len(missing), "units")
-    with StopRequest() as stop:
-        for unit in missing:
-            stop.check()
-            with exclusive(folder / "claims" / f"{unit:05d}.json"):
-                if not unit_file(folder, unit).exists():  # another job may have made it meanwhile
-                    for remains in folder.glob(f".{unit:05d}.npz.*"):  # of a killed job
-                        remains.unlink()
-                    save_unit(folder, unit, make(unit))
-                    made += 1
-            progress.step()
-    kind, work = effort
-    timing = folder / "timings" / f"{time.time_ns()}.json"
-    write_timing(timing, time.monotonic() - start, device.type, kind, work * made)
+    for unit in missing_units(job, "units"):
+        for remains in job.folder.glob(f".{unit:05d}.npz.*"):  # of a killed job
+            remains.unlink()
+        save_unit(job.folder, unit, make(unit))
+        made += 1
+    job.note_time(start, device.type, made)
 
 
 def require_digest(arrays: Arrays, digest: str, what: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hald.files import read_json
-from hald.jobs import duration
+from hald.jobs.log import duration
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def _ls(options: argparse.Namespace) -> int:
 def planned(plan: Any) -> Iterator[Line]:
     """The trainings of a plan."""
     for key, spec in plan.runs.items():
-        for seed in range(plan.seeds[key]):
-            record = plan.record(key, seed)
+        for seed in range(plan.needed["evaluate", key]):
+            record = plan.file("evaluate", key, seed)
             if record.exists():
                 yield _done(record, plan.slugs[key], seed)
                 continue
@@ -74,12 +74,11 @@ def planned(plan: Any) -> Iterator[Line]:
 def finished(folder: Path) -> Iterator[Line]:
     """All finished trainings below a folder of records."""
     for record in sorted(folder.glob("*/*/seed-*.json")):
-        if not record.name.endswith(".timing.json"):
-            yield _done(record, str(record.parent.relative_to(folder)), int(record.stem.removeprefix("seed-")))
+        yield _done(record, str(record.parent.relative_to(folder)), int(record.stem.removeprefix("seed-")))
 
 
 def _done(record: Path, run: str, seed: int) -> Line:
-    timing = record.with_suffix(".timing.json")
+    timing = record.parent / "timings" / record.name
     seconds = float(read_json(timing)["seconds"]) if timing.exists() else None
     return Line(run, seed, "done", float(read_json(record)["top1"]), seconds)
 

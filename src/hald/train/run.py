@@ -19,14 +19,18 @@ from torch import Tensor
 from hald.checkpoint import load_checkpoint, save_checkpoint, seed_epoch
 from hald.code_digests import versions
 from hald.data.reader import open_dataset
+from hald.device import setup
 from hald.errors import UserError
 from hald.files import write_json
-from hald.jobs import Progress, StopRequest, exclusive, write_timing
+from hald.jobs.job import Job
+from hald.jobs.log import Progress
+from hald.jobs.signals import StopRequest
+from hald.jobs.units import missing_units
 from hald.labels.store import LabelStore
 from hald.measure import TestSet, accuracy
 from hald.models.weights import save_weights
 from hald.same_origin import require_same_data
-from hald.specs.base import Identity, to_dict
+from hald.specs.base import to_dict
 from hald.specs.run import RunSpec
 from hald.train.batches import Batch
 from hald.train.hard import HardBatches
@@ -37,21 +41,6 @@ from hald.train.step import Student, make_student
 from hald.views import normalize
 
 CHECKPOINT_EPOCHS = 20
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where a run's data comes from and its records go to."""
-
-    dataset: Path
-    store: Path
-    records: Path
-    partial: Path
-    kept: int = 0  # seeds whose students stay
-
-    def students(self, seed: int) -> Path | None:
-        """Where the student of a seed is kept, if it is."""
-        return self.records / "students" / f"seed-{seed}" if seed < self.kept else None
 
 
 @dataclass(frozen=True)
@@ -78,66 +67,60 @@ class Course:
     temperature: float = 1.0  # the student's own (LPQLD)
 
 
-def evaluate(spec: RunSpec, seeds: list[int], places: Places, device: torch.device, identity: Identity) -> None:
-    """Train one student per seed that has no record yet, or not the student that is to be kept."""
-    material = load_material(spec, places, device)
-    with StopRequest() as stop:
-        for seed in seeds:
-            with exclusive(places.partial / f"seed-{seed}.claim"):
-                evaluate_seed(material, seed, places, identity, stop)
-            if seed != seeds[-1]:
-                stop.check()
+def make(job: Job[RunSpec]) -> None:
+    """Train the students of a job that have no record yet, or are not kept and shall be."""
+    spec = job.spec
+    material = load_material(spec, job.made_from[spec.dataset], job.made_from[spec.labels], setup(spec.threads))
+    for seed in missing_units(job, "seeds"):
+        train_seed(job, material, seed)
     with contextlib.suppress(OSError):  # another job may train other seeds
-        places.partial.rmdir()
+        job.partial.rmdir()
 
 
-def evaluate_seed(material: Material, seed: int, places: Places, identity: Identity, stop: StopRequest) -> None:
+def train_seed(job: Job[RunSpec], material: Material, seed: int) -> None:
     """Train the student of one seed and write its record.
 
     A record stays as it is if only the student is missing: it may be another machine's, and tables were made from it.
     """
-    record, partial = places.records / f"seed-{seed}.json", places.partial / f"seed-{seed}"
-    students = places.students(seed)
-    if not (record.exists() and (students is None or student_file(students, len(material.spec.stages) - 1).exists())):
-        start = time.monotonic()
-        result, share = train(material, seed, partial, stop, students)
-        if not record.exists():
-            kind, work = material.spec.effort
-            timing = record.with_suffix(".timing.json")
-            write_timing(timing, time.monotonic() - start, material.device.type, kind, work * share)
-            write_json(record, {**asdict(identity), "versions": versions("torch", "torchvision", "numpy"), **result})
+    start, partial, record = time.monotonic(), job.partial / f"seed-{seed}", job.units[seed][0]
+    students = job.folder / "students" / f"seed-{seed}" if seed < job.kept else None
+    with StopRequest() as stop:
+        found, share = train(material, seed, partial, stop, students)
+    if not record.exists():
+        job.note_time(start, material.device.type, share, f"seed-{seed}")
+        write_json(record, {**job.identity, "versions": versions("torch", "torchvision", "numpy"), **found})
     shutil.rmtree(partial, ignore_errors=True)
 
 
-def load_material(spec: RunSpec, places: Places, device: torch.device) -> Material:
-    """Images and labels of the store, and the test split, checked to belong together."""
-    dataset, store = open_dataset(places.dataset), LabelStore(places.store)
-    store.require_classes(dataset.classes, f"dataset {places.dataset}")
+def load_material(spec: RunSpec, data: Path, labels: Path, device: torch.device) -> Material:
+    """Images and labels of the store `labels`, and the test split of the dataset `data`, checked to belong together."""
+    dataset, store = open_dataset(data), LabelStore(labels)
+    store.require_classes(dataset.classes, f"dataset {data}")
     header = store.header
-    require_same_data(header.dataset_digest, f"label store {places.store}", dataset.digest, f"dataset {places.dataset}")
+    require_same_data(header.dataset_digest, f"label store {labels}", dataset.digest, f"dataset {data}")
     if header.batch != spec.batch or header.size != spec.size:
         raise UserError(
-            f"label store {places.store} has batches of {header.batch} at {header.size} px, "
+            f"label store {labels} has batches of {header.batch} at {header.size} px, "
             f"the run wants {spec.batch} at {spec.size} px; remove the store and run again"
         )
     images = torch.from_numpy(store.images()).to(device)
     if spec.ipc * spec.classes != len(images):
         raise UserError(
-            f"label store {places.store} holds {len(images)} images, "
+            f"label store {labels} holds {len(images)} images, "
             f"the run expects IPC {spec.ipc} x {spec.classes} classes; remove the store and run again"
         )
-    labels = torch.arange(spec.classes, device=device).repeat_interleave(spec.ipc)
+    targets = torch.arange(spec.classes, device=device).repeat_interleave(spec.ipc)
     held = np.arange(len(images)) % spec.ipc >= spec.ipc - (spec.adaptive.held_out if spec.adaptive else 0)
     out, trained = (torch.from_numpy(np.flatnonzero(which)).to(device) for which in (held, ~held))
-    pool = SoftPool(store, spec, images, labels, held if spec.adaptive else None)
+    pool = SoftPool(store, spec, images, targets, held if spec.adaptive else None)
     whole = normalize(images[out].float().div_(255), spec.mean, spec.std)
     crops = pool.crops_of(held) if spec.adaptive and spec.adaptive.divergence is not None else None
     return Material(
         spec,
         TestSet.of(dataset.test, device),
         pool,
-        HardBatches(spec, images[trained], labels[trained]),
-        HeldOut(whole, labels[out], crops) if spec.adaptive else None,
+        HardBatches(spec, images[trained], targets[trained]),
+        HeldOut(whole, targets[out], crops) if spec.adaptive else None,
         device,
         label_bytes(store, spec.pool),
         hard_temperature(spec, pool),

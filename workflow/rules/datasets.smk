@@ -12,8 +12,8 @@ rule dataset:
         "../../envs/torch.yaml"
     threads: 2
     params:
-        work=JOBS.dataset,
+        job=GRAPH.params("dataset"),
     message:
         "preparing dataset {wildcards.dataset}"
     script:
-        "../scripts/dataset.py"
+        "../scripts/job.py"

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from hald.progress import log
+from hald.jobs.log import log
 
 WAIT = 1.0  # seconds between looks when all devices are taken
 _held: dict[int, int] = {}  # device -> descriptor whose lock lasts as long as this process

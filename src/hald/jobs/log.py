@@ -2,8 +2,10 @@
 
 import logging
 import time
+from typing import TextIO
 
 log = logging.getLogger("hald")
+REPEAT_SECONDS = 600.0
 
 
 class Progress:
@@ -35,3 +37,28 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
+
+
+class Unrepeated(logging.Filter):
+    """Drops a line that was said less than ten minutes ago: what waits for another job looks every few seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is new, or old enough to be said again."""
+        text = record.getMessage()
+        if record.created - self.said.get(text, -REPEAT_SECONDS) < REPEAT_SECONDS:
+            return False
+        self.said[text] = record.created
+        return True
+
+
+def setup_logging(stream: TextIO) -> None:
+    """One line per message, with the time of day."""
+    handler = logging.StreamHandler(stream)
+    handler.addFilter(Unrepeated())
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", datefmt="%H:%M:%S"))
+    log.handlers[:] = [handler]
+    log.setLevel(logging.INFO)

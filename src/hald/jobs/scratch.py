@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from hald.files import aside, publish_dir, tree_bytes
-from hald.progress import log
+from hald.jobs.job import Job
+from hald.jobs.log import log
 
 # Stages that go through the training images many times. The others read them once or hardly: copying would only cost.
-READERS = ("squeeze", "ranking", "statistics")
+READERS = ("squeeze", "rank", "statistics")
 SPARE = 1 << 30  # bytes of the scratch disk that are left to others
 
 
@@ -23,12 +24,13 @@ def scratch_root() -> Path | None:
     return Path(name) if name and "$" not in name and Path(name).is_dir() else None
 
 
-def staged(work: dict[str, Any]) -> dict[str, Any]:
-    """A job's parameters, with its dataset on the node's own disk where that helps and fits."""
+def staged(job: Job[Any]) -> Job[Any]:
+    """A job with its dataset on the node's own disk, where that helps and fits."""
     root = scratch_root()
-    if root is None or work.get("stage") not in READERS:
-        return work
-    return work | {"dataset": str(stage(Path(work["dataset"]), root))}
+    if root is None or job.stage not in READERS:
+        return job
+    dataset = job.spec.dataset
+    return job.with_data(dataset, stage(job.made_from[dataset], root))
 
 
 def stage(dataset: Path, root: Path) -> Path:

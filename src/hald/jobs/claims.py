@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hald.errors import UserError
-from hald.progress import duration, log
+from hald.jobs.log import duration, log
 from hald.slurm import runs_now
 
 HEARTBEAT = 20.0
