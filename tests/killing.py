@@ -11,7 +11,7 @@ from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["torch", "conftest", "hald.labels.relabel", "hald.squeeze", "hald.synthesis.methods", "hald.train.run"]
+    ["torch", "conftest", "hald.labels.relabel", "hald.squeeze", "hald.synthesis.recover", "hald.train.run"]
 )
 
 

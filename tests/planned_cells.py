@@ -112,7 +112,11 @@ class _Reader:
                 "caption": figure.caption,
                 "cells": "; ".join(cells),
             } | {f"analysis {i}": self._id(key) for i, key in enumerate(figure.analyses)}
-        amounts = {"views": plan.views, "seeds": plan.seeds, "students kept": plan.kept, "units": plan.unit_counts}
+        counted = {"relabel": "views", "evaluate": "seeds", "rank": "units", "recover": "units"}
+        amounts: dict[str, dict[str, int]] = {"views": {}, "seeds": {}, "students kept": plan.kept, "units": {}}
+        for (stage, key), number in plan.needed.items():
+            if stage in counted:
+                amounts[counted[stage]][key] = number
         for what, numbers in amounts.items():
             by_name = defaultdict(list)
             for key, number in numbers.items():

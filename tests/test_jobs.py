@@ -1,7 +1,6 @@
 """Around a job's work: signals, device leases, node-local scratch, jobs of an earlier run, sizes of jobs."""
 
 import io
-import json
 import logging
 import os
 import signal
@@ -14,9 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import (
+    DATA,
     TINY_DEMO,
     copy_known,
     images_spec,
+    job_for,
     labels_spec,
     ranking_spec,
     run_spec,
@@ -27,11 +28,13 @@ from conftest import (
 from hald.cli import main
 from hald.errors import UserError
 from hald.files import write_json
-from hald.jobs import Interrupted, StopRequest, exclusive, log, setup_logging
-from hald.lease import lease_device, names
+from hald.jobs.gpu_lease import lease_device, names
+from hald.jobs.log import log, setup_logging
+from hald.jobs.scratch import staged
+from hald.jobs.signals import Interrupted, StopRequest
+from hald.jobs.units import alone, missing_units
 from hald.plan import make_plan
-from hald.plan.sizes import SHORTEST, fitting
-from hald.scratch import staged
+from hald.plan.block_sizes import SHORTEST, block_sizes, fitting
 from hald.slurm import queued_jobs, require_no_earlier_jobs, runs_now, wait_for_jobs
 from hald.specs.teacher import Recipe
 
@@ -49,7 +52,7 @@ def test_a_signal_is_remembered_until_a_loop_looks() -> None:
 
 def test_checkpoints_come_with_epochs_and_with_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("hald.jobs.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("hald.jobs.signals.time.monotonic", lambda: now[0])
     stop = StopRequest()
     assert [epoch for epoch in range(1, 25) if stop.save_now(epoch, 10)] == [10, 20]
     now[0] += 601
@@ -58,14 +61,35 @@ def test_checkpoints_come_with_epochs_and_with_time(monkeypatch: pytest.MonkeyPa
 
 
 def test_waiting_for_another_job_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hald.jobs.time.sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
-    path = tmp_path / "unit.json"
-    with exclusive(path), pytest.raises(Interrupted), exclusive(path):
+    monkeypatch.setattr("hald.jobs.units.time.sleep", lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    whole, block = job_for(teacher_spec(), tmp_path / "teacher", {}), job_for(ranking_spec(), tmp_path / "ranking", {})
+    with alone(whole), pytest.raises(Interrupted), alone(whole):
         pytest.fail("two hold one claim")
-    assert not path.exists()
+    with block.claim(0), pytest.raises(Interrupted):
+        for _ in missing_units(block, "units"):
+            pytest.fail("two hold one claim")
+    assert not list(tmp_path.rglob("*.claim")) + list(tmp_path.rglob("claims/*"))
 
 
-LEASE = "import sys, hald.lease as l; print(l.lease_device(2), flush=True); sys.stdin.read()"
+def test_units_that_others_make_are_waited_for_after_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = job_for(ranking_spec(), tmp_path, {}, range(3))
+    other = job.claim(0)
+    made: list[int] = []
+
+    def asleep(_: float) -> None:  # the other finishes meanwhile
+        job.units[0][0].touch()
+        other.__exit__()
+
+    monkeypatch.setattr("hald.jobs.units.time.sleep", asleep)
+    with other:
+        for unit in missing_units(job, "units"):
+            job.units[unit][0].touch()
+            made.append(unit)
+    assert made == [1, 2]
+    assert list(missing_units(job, "units")) == []
+
+
+LEASE = "import sys, hald.jobs.gpu_lease as l; print(l.lease_device(2), flush=True); sys.stdin.read()"
 
 
 def test_a_line_is_said_once_in_ten_minutes() -> None:
@@ -109,7 +133,7 @@ def test_a_process_keeps_its_device_and_names_are_those_of_the_machine(
 ) -> None:
     monkeypatch.setenv("HALD_LEASES", str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
-    monkeypatch.setattr("hald.lease._held", {})
+    monkeypatch.setattr("hald.jobs.gpu_lease._held", {})
     assert names(2) == ["3", "5"]
     assert lease_device(2) == lease_device(2) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["3.lock"]
@@ -118,27 +142,27 @@ def test_a_process_keeps_its_device_and_names_are_those_of_the_machine(
 def test_a_dataset_is_staged_where_there_is_scratch(
     digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = {"stage": "squeeze", "dataset": str(digits)}
+    job, other = (job_for(spec, tmp_path / "out", {DATA: digits}) for spec in (teacher_spec(), run_spec()))
     monkeypatch.delenv("SLURM_TMPDIR", raising=False)
-    assert staged(work) == work
+    assert staged(job) == job
     monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path))
-    there = Path(staged(work)["dataset"])
+    there = staged(job).made_from[DATA]
     assert there.is_relative_to(tmp_path)
     assert {p.name: p.read_bytes() for p in there.iterdir()} == {p.name: p.read_bytes() for p in digits.iterdir()}
-    assert staged(work)["dataset"] == str(there)
+    assert staged(job).made_from[DATA] == there
     assert [path.name for path in there.parent.iterdir()] == [there.name]
-    assert staged({"stage": "evaluate", "dataset": str(digits)})["dataset"] == str(digits)
+    assert staged(other).made_from[DATA] == digits  # a training of students hardly reads it
     (tmp_path / "job-7").mkdir()
     monkeypatch.setenv("JOB", "job-7")
     for own in ("$JOB", "${JOB}"):  # HALD_SCRATCH comes first, with the job's variables
         monkeypatch.setenv("HALD_SCRATCH", f"{tmp_path}/{own}")
-        assert Path(staged(work)["dataset"]).is_relative_to(tmp_path / "job-7")
+        assert staged(job).made_from[DATA].is_relative_to(tmp_path / "job-7")
     monkeypatch.setenv("HALD_SCRATCH", "/scratch/$UNKNOWN")
-    assert staged(work) == work
+    assert staged(job) == job
     monkeypatch.delenv("HALD_SCRATCH")
-    monkeypatch.setattr("hald.scratch.SPARE", 1 << 60)
+    monkeypatch.setattr("hald.jobs.scratch.SPARE", 1 << 60)
     monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path.parent))
-    assert staged(work) == work  # no room
+    assert staged(job) == job  # no room
 
 
 def test_amounts_of_work_by_hand() -> None:
@@ -249,8 +273,9 @@ def test_sizes_follow_recorded_timings_unless_they_are_set(tmp_path: Path, monke
 
     def planned(**jobs: object) -> tuple[set[int], set[int]]:
         plan = make_plan({"experiments": ["tiny"], "jobs": jobs})
-        return {plan.blocks[key] for key in plan.runs if plan.seeds[key] == 12}, {
-            plan.blocks[key] for key in plan.labels
+        sizes = block_sizes(plan)
+        return {sizes["evaluate", key] for key in plan.runs if plan.needed["evaluate", key] == 12}, {
+            sizes["relabel", key] for key in plan.labels
         }
 
     assert planned() == ({3}, {20})  # no timings yet
@@ -258,8 +283,9 @@ def test_sizes_follow_recorded_timings_unless_they_are_set(tmp_path: Path, monke
     for key, run in plan.runs.items():
         kind, work = run.effort
         timing = {"seconds": 100.0 * run.epochs, "host": "x", "device": "cpu", "kind": kind, "work": work}
-        write_json(plan.run_dir(key) / "seed-9.timing.json", timing)
+        write_json(plan.folder("evaluate", key) / "timings/seed-9.json", timing)
     assert planned(target_minutes=10)[0] == {2}
     assert planned(target_minutes=60)[0] == {3}  # twelve seeds for four jobs
     assert planned(target_minutes=10, seeds_per_job=5) == ({5}, {20})
-    assert json.loads(json.dumps(plan.blocks)) == plan.blocks
+    cut = [[block.name for block in plan.blocks[key]] for key in plan.runs if plan.needed["evaluate", key] == 12]
+    assert cut == [["00000-00002", "00003-00005", "00006-00008", "00009-00011"]] * 2

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from conftest import TINY_DEMO, copy_known
-from hald.claim import Claim
 from hald.cli import main
 from hald.files import aside, write_json
+from hald.jobs.claims import Claim
 from hald.labels.store import LabelStore
 from hald.plan import make_plan
 from killing import finish, start

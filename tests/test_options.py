@@ -246,9 +246,8 @@ class Case:
         return self.lab.chain({**self.row.beside, **new}, place)
 
     def files(self, rule: str) -> list[Path]:
-        """What the jobs of a rule make, made (but tickets of labels, which Snakemake writes)."""
-        outputs = self.chain.outputs(rule)
-        return [file if rule == "relabel" and file in self.lab.seen else self.chain.need(file) for file in outputs]
+        """What the jobs of a rule make, made."""
+        return [self.chain.need(file) for file in self.chain.outputs(rule)]
 
     def file(self, rule: str) -> Path:
         """What the only job of a rule makes."""

@@ -17,30 +17,28 @@ import torch
 import yaml
 from PIL import Image
 
-from conftest import TINY_DEMO, copy_known, made_once, run_spec
-from hald.analysis.lab import Lab, Places
-from hald.analysis.run import analyse
+from conftest import TINY_DEMO, Training, copy_known, job_for, made_once, make, run_spec
+from hald.analysis.lab import Lab
 from hald.errors import UserError
 from hald.figures import Material, write_figure
 from hald.files import read_json, write_json
-from hald.jobs import Interrupted, StopRequest
+from hald.jobs.job import Job
+from hald.jobs.signals import Interrupted, StopRequest
 from hald.labels.store import LabelStore
 from hald.models.build import build_model
 from hald.models.weights import read_state
 from hald.plan import Plan, make_plan
-from hald.plan.jobs import RuleJobs
-from hald.plan.outcome_jobs import OutcomeJobs
+from hald.plan.graph import Graph, JobId
+from hald.plan.stage import Need
 from hald.specs.analysis import AnalysisSpec, Subject
-from hald.specs.base import Identity, to_dict
+from hald.specs.base import to_dict
 from hald.specs.figure import FigureSpec
 from hald.specs.run import Stage
 from hald.specs.table import Cell, TableSpec
 from hald.tables import write_table
-from hald.train.run import Places as RunPlaces
-from hald.train.run import evaluate, load_material, student_file, train
+from hald.train.run import load_material, student_file, train
 
 CPU = torch.device("cpu")
-IDENTITY = Identity("k", "c", "analysis:1")
 
 OUTCOMES: dict[str, Any] = {
     "analyses": {
@@ -54,10 +52,6 @@ OUTCOMES: dict[str, Any] = {
         "drift": {"kind": "lvsd", "caption": "drift", "analyses": ["lvsd"]},
     },
 }
-
-
-class Wildcards(dict):  # type: ignore[type-arg]
-    __getattr__ = dict.__getitem__
 
 
 def planned(folder: Path, **changes: Any) -> Plan:
@@ -81,39 +75,46 @@ def test_an_analysis_names_the_students_it_looks_at(tmp_path: Path) -> None:
     assert [(s.stage, s.place["evaluation"]) for s in teacher.subjects] == [(1, "hald_before_last_soft"), (2, "hald")]
     (run,) = {s.run for s in crops.subjects + teacher.subjects}
     assert plan.kept == {run: 1}
-    assert plan.seeds[run] == 2  # the table's, of which one student is kept
+    assert plan.needed["evaluate", run] == 2  # the table's, of which one student is kept
     _, lvsd = analysis_of(plan, "lvsd")
     assert [plan.teachers[s.teacher or ""].arch for s in lvsd.subjects] == ["small/resnet10-w4"]
 
 
 def test_a_kept_student_belongs_to_a_finished_run(tmp_path: Path) -> None:
+    """Until the analysis that looks at it is there; then it may go."""
     plan = planned(tmp_path)
     (run,) = plan.kept
-    jobs = RuleJobs(plan, "plan.json")
-    assert jobs.missing_student(run) == [str(plan.record(run, 1))]  # the block of both seeds, of which it is one
+    need = Need("evaluate", run, 2)
+    student = plan.folder("evaluate", run) / "students/seed-0/stage-2.safetensors"
+    assert Graph(plan).missing(need) == {0, 1}
     for seed in range(2):
-        write_json(plan.record(run, seed), {"top1": 50.0})
-    student = plan.student(run, 0, 2)
-    assert jobs.missing_student(run) == [str(student)]
-    assert jobs.missing_records(run, 2) == []  # all that a table wants
+        write_json(plan.file("evaluate", run, seed), {"top1": 50.0})
+    assert Graph(plan).missing(need) == {0}
+    assert Graph(plan).job(JobId("evaluate", run, "00000-00001")).missing_units() == [0]
     student.parent.mkdir(parents=True)
     student.touch()
-    assert jobs.missing_student(run) == []
+    assert Graph(plan).missing(need) == set()
+    student.unlink()
+    for key in plan.analyses:
+        write_json(plan.file("analysis", key), {})
+    assert planned(tmp_path).kept == {}
+    assert Graph(planned(tmp_path)).missing(need) == set()
 
 
 def test_what_an_analysis_waits_for(tmp_path: Path) -> None:
     plan = planned(tmp_path)
-    outcomes = OutcomeJobs(RuleJobs(plan, "plan.json"))
+    graph = Graph(plan)
     key, spec = analysis_of(plan, "crop_consistency")
     (run,) = plan.kept
-    wanted = set(outcomes.analysis_inputs(Wildcards(analysis=plan.slugs[key])))
-    assert str(plan.record(run, 1)) in wanted  # the block of both seeds ends with the second
-    assert any("manifest.json" in path for path in wanted)
-    assert str(plan.ticket(spec.subjects[0].labels, 1)) in wanted
-    key, _ = analysis_of(plan, "gradients")  # trains a student of its own: no run is asked for
-    assert not any("/runs/" in path for path in outcomes.analysis_inputs(Wildcards(analysis=plan.slugs[key])))
-    work = outcomes.analysis(Wildcards(analysis=plan.slugs[key]))
-    assert json.loads(json.dumps(work))["stage"] == "analysis"
+    job, labels = JobId("analysis", key), spec.subjects[0].labels
+    assert graph.wanted(job, "runs") == [f"{plan.folder('evaluate', run)}/done/00000-00001.json"]
+    assert graph.wanted(job, "labels") == [f"{plan.folder('relabel', labels)}/done/00000-00001.json"]
+    assert graph.wanted(job, "dataset") == plan.files("dataset", spec.dataset)
+    key, spec = analysis_of(plan, "gradients")  # trains a student of its own: no run is asked for
+    assert graph.wanted(JobId("analysis", key), "runs") == []
+    again = Job.read(json.loads(json.dumps(graph.job(JobId("analysis", key)).plain())))
+    assert again == graph.job(JobId("analysis", key))
+    assert again.spec.options == json.loads(json.dumps(spec.options))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_a_table_of_an_analysis_shows_its_numbers_beside_the_papers(tmp_path: Pa
     plan = planned(tmp_path, tables={"drift": table})
     (cell,) = plan.tables["drift"].cells
     assert (cell.row, cell.column, cell.value) == (("mean_tr_sigma_strong",), ("resnet10",), "paper.mean_strong")
-    result = plan.analysis_file(cell.run)
+    result = plan.file("analysis", cell.run)
     stem = tmp_path / "drift"
     write_table(plan.tables["drift"], {cell.run: result}, stem)
     assert "| mean_tr_sigma_strong | – |" in stem.with_suffix(".md").read_text()
@@ -169,43 +170,49 @@ def test_a_table_of_an_analysis_shows_its_numbers_beside_the_papers(tmp_path: Pa
 
 def test_figures_and_tables_are_made_again_when_their_sources_go(tmp_path: Path) -> None:
     plan = planned(tmp_path)
-    outcomes = OutcomeJobs(RuleJobs(plan, "plan.json"))
-    write_json(plan.meaning_file("figures", "drift"), plan.meaning("figures", "drift"))
+    drift = JobId("figure", "drift")
+    for file in plan.files("figure", "drift"):
+        write_json(Path(file), plan.meaning("figure", "drift"))
     key, _ = analysis_of(plan, "lvsd")
-    assert outcomes.figure_inputs(Wildcards(figure="drift")) == ["plan.json", str(plan.analysis_file(key))]
-    write_json(plan.analysis_file(key), {})
-    assert outcomes.figure_inputs(Wildcards(figure="drift")) == []
+    assert not Graph(plan).is_done(drift)
+    assert Graph(plan).named(drift, "analyses") == [str(plan.file("analysis", key))]
+    write_json(plan.file("analysis", key), {})
+    assert Graph(plan).is_done(drift)
     with pytest.raises(UserError, match="there is no figure 'drifts' in this plan. Did you mean 'drift'"):
-        outcomes.figure_inputs(Wildcards(figure="drifts"))
+        plan.key("figure", "drifts")
 
 
 @pytest.fixture(scope="module")
 def kept(first_store: Path, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The records of a student trained through three stages, with all of them kept."""
 
-    def make(folder: Path) -> None:
-        evaluate(run_spec(), [0], RunPlaces(digits, first_store, folder, folder / "partial", 1), CPU, IDENTITY)
+    def trained(folder: Path) -> None:
+        Training(digits, first_store, folder).train(run_spec(), kept=1)
 
-    return made_once(tmp_path_factory, "kept-students", make)
+    return made_once(tmp_path_factory, "kept-students", trained) / "records"
+
+
+Folders = dict[str, Path]
 
 
 @pytest.fixture(scope="module")
-def lab_places(kept: Path, first_store: Path, digits: Path, teacher: Path) -> Places:
-    """That student, and what it was made from."""
-    return Places(digits, {"l": first_store}, {"t": teacher}, {"r": kept / "students/seed-0"}, {"r": run_spec().arch})
+def folders(kept: Path, first_store: Path, digits: Path, teacher: Path) -> Folders:
+    """That student, and what it was made from, by key."""
+    return {"d": digits, "l": first_store, "t": teacher, "r": kept}
 
 
 @pytest.fixture
-def own_places(kept: Path, first_store: Path, digits: Path, tmp_path: Path) -> RunPlaces:
+def own(kept: Path, first_store: Path, digits: Path, tmp_path: Path) -> Training:
     """A copy of that student and its record, for one test alone."""
-    return RunPlaces(digits, first_store, Path(shutil.copytree(kept, tmp_path / "run")), tmp_path / "partial", 1)
+    shutil.copytree(kept, tmp_path / "records")
+    return Training(digits, first_store, tmp_path)
 
 
 def test_students_are_kept_after_every_stage(kept: Path, store: Path, digits: Path, tmp_path: Path) -> None:
     folder = kept / "students/seed-0"
     assert [path.name for path in sorted(folder.iterdir())] == [f"stage-{n}.safetensors" for n in range(3)]
     # the student after the first stage is that of a training which ends there
-    material = load_material(run_spec(), RunPlaces(digits, store, tmp_path, tmp_path), CPU)
+    material = load_material(run_spec(), digits, store, CPU)
     with StopRequest() as stop:
         train(material, 0, tmp_path / "again", stop, tmp_path / "again")
     for stage in range(3):
@@ -215,31 +222,31 @@ def test_students_are_kept_after_every_stage(kept: Path, store: Path, digits: Pa
     assert not torch.equal(first["fc.weight"], last["fc.weight"])
 
 
-def test_a_record_without_its_student_is_trained_again(own_places: RunPlaces) -> None:
-    record, student = (own_places.records / name for name in ("seed-0.json", "students/seed-0/stage-2.safetensors"))
+def test_a_record_without_its_student_is_trained_again(own: Training) -> None:
+    record, student = (own.records / name for name in ("seed-0.json", "students/seed-0/stage-2.safetensors"))
     before, weights = record.read_bytes(), student.read_bytes()
     student.unlink()
-    evaluate(run_spec(), [0], own_places, CPU, IDENTITY)
+    own.train(run_spec(), kept=1)
     assert (record.read_bytes(), student.read_bytes()) == (before, weights)
 
 
-def test_a_student_trained_again_leaves_its_record_alone(own_places: RunPlaces) -> None:
+def test_a_student_trained_again_leaves_its_record_alone(own: Training) -> None:
     """The record may be of another machine, and tables were made from it."""
-    record, student = (own_places.records / name for name in ("seed-0.json", "students/seed-0/stage-2.safetensors"))
+    record, student = (own.records / name for name in ("seed-0.json", "students/seed-0/stage-2.safetensors"))
     record.write_text('{"top1": 12.5, "adopted": "elsewhere"}')
-    record.with_suffix(".timing.json").unlink()
+    shutil.rmtree(own.records / "timings")
     student.unlink()
-    evaluate(run_spec(), [0], own_places, CPU, IDENTITY)
+    own.train(run_spec(), kept=1)
     assert student.exists()
     assert record.read_text() == '{"top1": 12.5, "adopted": "elsewhere"}'
-    assert not record.with_suffix(".timing.json").exists()
+    assert not (own.records / "timings").exists()
 
 
 def test_a_training_that_began_without_keeping_students_begins_again_to_keep_them_all(
     store: Path, digits: Path, tmp_path: Path
 ) -> None:
     stages = (Stage("soft", 1), Stage("hard", 1), Stage("soft", 1))
-    material = load_material(run_spec(stages=stages), RunPlaces(digits, store, tmp_path, tmp_path), CPU)
+    material = load_material(run_spec(stages=stages), digits, store, CPU)
     with StopRequest() as stop:
         signal.raise_signal(signal.SIGTERM)
         with pytest.raises(Interrupted):
@@ -271,18 +278,19 @@ def subject_pair(kind: str) -> tuple[list[Subject], dict[str, Any]]:
     return subjects, {"runs": [to_dict(runs[kind])] * 2} if kind in runs else {}
 
 
-def analysed(kind: str, places: Places, folder: Path) -> Path:
+def analysed(kind: str, folders: Folders, folder: Path) -> Path:
     """The result of an analysis of that pair, computed in an empty folder."""
     subjects, options = subject_pair(kind)
-    analyse(spec_of(kind, subjects, **options), places, folder / "parts", folder / "found.json", CPU, IDENTITY)
-    assert not (folder / "parts").exists()
-    return folder / "found.json"
+    made = make(spec_of(kind, subjects, **options), folder / "found", folders, key="k", code="c")
+    assert [path.name for path in folder.iterdir()] == ["found"]
+    return made / "analysis.json"
 
 
 @pytest.fixture
-def found(kind: str, lab_places: Places, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def found(kind: str, folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The result of a test's kind of analysis."""
-    return made_once(tmp_path_factory, f"analysis-{kind}", lambda f: analysed(kind, lab_places, f)) / "found.json"
+    made = made_once(tmp_path_factory, f"analysis-{kind}", lambda f: analysed(kind, folders, f))
+    return made / "found/analysis.json"
 
 
 def label_variance(store: Path) -> float:
@@ -340,32 +348,32 @@ KINDS: dict[str, Callable[[dict[str, Any], dict[str, Any], Path], bool]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_analysis_runs_on_a_real_student(
-    kind: str, found: Path, lab_places: Places, tmp_path: Path
+    kind: str, found: Path, folders: Folders, tmp_path: Path
 ) -> None:
     subjects = read_json(found)["subjects"]
     assert [entry["place"]["evaluation"] for entry in subjects] == ["e1", "e2"]
-    assert KINDS[kind](*subjects, lab_places.stores["l"])
-    assert analysed(kind, lab_places, tmp_path).read_bytes() == found.read_bytes()
+    assert KINDS[kind](*subjects, folders["l"])
+    assert analysed(kind, folders, tmp_path).read_bytes() == found.read_bytes()
 
 
-def test_a_teacher_is_fed_with_statistics_of_its_own(lab_places: Places, teacher: Path, tmp_path: Path) -> None:
+def test_a_teacher_is_fed_with_statistics_of_its_own(folders: Folders, teacher: Path, tmp_path: Path) -> None:
     """Not with those of the dataset, which students have."""
     other = Path(shutil.copytree(teacher, tmp_path / "teacher"))
     (other / "teacher.json").unlink()
     write_json(other / "teacher.json", read_json(teacher / "teacher.json") | {"mean": [0.1] * 3, "std": [0.2] * 3})
-    lab = Lab(spec_of("teacher_consistency", [subject(2)]), replace(lab_places, teachers={"t": other}), CPU)
+    lab = Lab(spec_of("teacher_consistency", [subject(2)]), folders | {"t": other}, CPU)
     assert (list(lab.teacher(subject(2)).mean), list(lab.teacher(subject(2)).std)) == ([0.1] * 3, [0.2] * 3)
     assert (lab.student(subject(2)).mean, lab.student(subject(2)).std) == ((0.3,) * 3, (0.3,) * 3)
 
 
 def test_the_other_subject_of_a_pair_gives_a_landscape_its_direction(
-    lab_places: Places, monkeypatch: pytest.MonkeyPatch
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four subjects are two pairs, whose networks are told apart by their places."""
     from hald.analysis import kinds
 
     subjects = [subject(1 + i % 2, images=f"set{i // 2}") for i in range(4)]
-    lab = Lab(spec_of("landscape", subjects), lab_places, CPU)
+    lab = Lab(spec_of("landscape", subjects), folders, CPU)
     pairs: list[str] = []
 
     def asked(one: Subject) -> SimpleNamespace:
@@ -383,29 +391,30 @@ def test_the_other_subject_of_a_pair_gives_a_landscape_its_direction(
     ]
 
 
-def test_laws_about_several_labels_of_an_image_need_several(lab_places: Places) -> None:
+def test_laws_about_several_labels_of_an_image_need_several(folders: Folders) -> None:
     from hald.analysis.kinds import laws
 
-    lab = Lab(spec_of("theory", [subject(2, slc=3)]), lab_places, CPU)
+    lab = Lab(spec_of("theory", [subject(2, slc=3)]), folders, CPU)
     with pytest.raises(UserError, match=r"SLC 3 at IPC 2 gives 1 for each, ask for slc: 4 or more"):
         laws(lab, 0)
 
 
-def test_a_student_agrees_with_itself(lab_places: Places) -> None:
+def test_a_student_agrees_with_itself(folders: Folders) -> None:
     from hald.analysis.kinds import KINDS as FOUND
 
     spec = spec_of("reference_consistency", [subject(2), subject(1)])
-    itself, other = (FOUND[spec.kind](Lab(spec, lab_places, CPU), number) for number in range(2))
+    itself, other = (FOUND[spec.kind](Lab(spec, folders, CPU), number) for number in range(2))
     assert itself["T1"]["cosine"] == pytest.approx(1.0)
     assert itself["T1"]["js"] == pytest.approx(0.0, abs=1e-9)
     assert other["T1"]["cosine"] < 0.9999
 
 
-def test_a_killed_analysis_keeps_its_finished_subjects(lab_places: Places, tmp_path: Path) -> None:
+def test_a_killed_analysis_keeps_its_finished_subjects(folders: Folders, tmp_path: Path) -> None:
     spec = spec_of("crop_consistency", [subject(1), subject(2)])
-    write_json(tmp_path / "parts/0.json", {"same_image": {"cosine": 0.5}})  # an earlier attempt's
-    analyse(spec, lab_places, tmp_path / "parts", tmp_path / "found.json", CPU, IDENTITY)
-    first, second = read_json(tmp_path / "found.json")["subjects"]
+    job = job_for(spec, tmp_path / "found", folders)
+    write_json(job.partial / "0.json", {"same_image": {"cosine": 0.5}})  # an earlier attempt's
+    job.run()
+    first, second = read_json(tmp_path / "found/analysis.json")["subjects"]
     assert first["same_image"] == {"cosine": 0.5}
     assert 0 < second["same_image"]["cosine"] <= 1
 
@@ -417,7 +426,7 @@ DRAWN["variance"] = "theory"
 
 @pytest.mark.parametrize(("shown", "kind"), DRAWN.items(), ids=DRAWN)
 def test_figures_are_drawn_from_the_results_of_analyses(shown: str, kind: str, found: Path, tmp_path: Path) -> None:
-    material = Material(FigureSpec("f", shown, "caption", None, ("key",)), {}, {"key": found})
+    material = Material(FigureSpec("f", shown, "caption", None, ("key",)), {"key": found})
     files = write_figure(material, tmp_path / "figure")
     assert [path.suffix for path in files] == [".png", ".svg", ".pdf"]
     with Image.open(files[0]) as picture:
@@ -438,11 +447,11 @@ def test_figures_are_drawn_from_tables(tmp_path: Path) -> None:
         cells.append(Cell(("rded",), (evaluation,), evaluation, None, place))
     table = TableSpec("t", "caption", ("images",), ("evaluation",), 1, tuple(cells))
     for kind in ("accuracy_over_slc", "accuracy_over_bytes", "accuracy_over_steps", "gain", "learning_curves"):
-        material = Material(FigureSpec("f", kind, "caption", table, ()), folders, {})
+        material = Material(FigureSpec("f", kind, "caption", table, ()), folders)
         assert len(write_figure(material, tmp_path / kind)) == 3
     twice = TableSpec("t", "caption", ("images",), ("evaluation",), 1, (*cells, replace(cells[0], run="other")))
     with pytest.raises(UserError, match="two runs of 'soft_only'"):
-        Material(FigureSpec("f", "learning_curves", "c", twice, ()), folders, {}).records()
+        Material(FigureSpec("f", "learning_curves", "c", twice, ()), folders).records()
 
 
 def test_a_training_in_several_lengths_is_one_line_over_steps(tmp_path: Path) -> None:
@@ -457,7 +466,7 @@ def test_a_training_in_several_lengths_is_one_line_over_steps(tmp_path: Path) ->
     folders["not run"] = tmp_path / "not run"
     cells.append(replace(cells[0], run="not run"))
     table = TableSpec("t", "caption", ("evaluation",), ("slc",), 1, tuple(cells))
-    material = Material(FigureSpec("f", "accuracy_over_steps", "caption", table, ()), folders, {})
+    material = Material(FigureSpec("f", "accuracy_over_steps", "caption", table, ()), folders)
     assert [(point["evaluation"], point["steps"]) for point in material.lengths()] == [
         ("hald", 21),
         ("hald", 63),
@@ -465,8 +474,8 @@ def test_a_training_in_several_lengths_is_one_line_over_steps(tmp_path: Path) ->
     ]
 
 
-def test_a_kept_students_network_is_what_the_run_says(lab_places: Places) -> None:
-    probe = Lab(spec_of("embedding", [subject(2)]), lab_places, CPU).student(subject(2))
-    state = read_state(student_file(lab_places.students["r"], 2))
+def test_a_kept_students_network_is_what_the_run_says(folders: Folders) -> None:
+    probe = Lab(spec_of("embedding", [subject(2)]), folders, CPU).student(subject(2))
+    state = read_state(student_file(folders["r"] / "students/seed-0", 2))
     assert torch.equal(probe.model.state_dict()["fc.weight"], state["fc.weight"])
     assert probe.model.state_dict().keys() == build_model(run_spec().arch, 10, 32).state_dict().keys()

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from chain import Chain, image_folders, make_chain
+from conftest import job_for, labels_spec, run_spec, teacher_spec
 from hald.data.preflight import check_classes, check_datasets, check_networks, check_stores
 from hald.errors import UserError
 from hald.files import read_json, write_json
+from hald.jobs.job import AnyJob
 
 TABLE = {
     "caption": "toy",
@@ -112,8 +114,7 @@ def test_things_of_different_class_orders_are_refused(name: str, tmp_path: Path)
     classes = read_json(prepared(chain))["classes"]
     p = chain.plan
     ((teacher,), (images,), (labels,)) = p.teachers, p.images, p.labels
-    records = [p.teacher_dir(teacher) / "teacher.json", p.images_dir(images) / "image_set.json"]
-    records.append(p.store_dir(labels) / "zarr.json")
+    records = [p.file("squeeze", teacher), p.file("synthesize", images), p.folder("relabel", labels) / "zarr.json"]
     for record in records:
         order = classes[::-1] if record.name == name else classes
         record.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +137,7 @@ def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: 
         return False
 
     (tmp_path / "shared").mkdir()
-    work = [{"stage": "relabel", "store": str(tmp_path / "shared/labels.zarr")}, {"stage": "evaluate", "store": "x"}]
+    work = [job_for(labels_spec(), tmp_path / "shared/labels.zarr", {}), job_for(run_spec(), tmp_path / "x", {})]
     monkeypatch.setattr("os.access", access)
     with pytest.raises(UserError, match=r"labels\.zarr lacks views that this run needs, and .*/shared is read-only"):
         check_stores(work)
@@ -149,14 +150,19 @@ def test_a_store_that_cannot_be_written_is_refused(tmp_path: Path, monkeypatch: 
 
 
 def test_networks_are_built_and_tried(tmp_path: Path) -> None:
-    small = {"arch": "small/resnet10-w4", "classes": 3, "size": 32}
-    check_networks([small, small])
-    with pytest.raises(UserError, match="unknown network 'nothing'"):
-        check_networks([small, small | {"arch": "nothing"}])
+    def student(arch: str = "small/resnet10-w4") -> AnyJob:
+        return job_for(run_spec(arch=arch), tmp_path, {})
+
+    def teacher(file: str) -> AnyJob:
+        return job_for(teacher_spec(source="path", path=str(tmp_path / file)), tmp_path, {})
+
+    check_networks([student(), student(), job_for(labels_spec(arch="not its own"), tmp_path, {})])
+    with pytest.raises(UserError, match="unknown network 'small/nothing'"):
+        check_networks([student(), student("small/nothing")])
     with pytest.raises(UserError, match=r"network torchvision/alexnet cannot take images of 32 x 32 pixels"):
-        check_networks([small | {"arch": "torchvision/alexnet"}])
+        check_networks([student("torchvision/alexnet")])
     with pytest.raises(UserError, match=r"teacher weights .*/none\.pt do not exist"):
-        check_networks([small | {"path": str(tmp_path / "none.pt")}])
+        check_networks([teacher("none.pt")])
     (tmp_path / "bad.pt").write_bytes(b"no weights")
     with pytest.raises(UserError, match=r"bad\.pt"):
-        check_networks([small, small | {"path": str(tmp_path / "bad.pt")}])  # also of a network that was built before
+        check_networks([student(), teacher("bad.pt")])  # also of a network that was built before

@@ -1,5 +1,6 @@
 """Every stage of the chain as one small piece of work, to be killed, starved, raced and fed with bad input."""
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -12,23 +13,31 @@ from typing import Any
 import torch
 
 from conftest import (
+    DATA,
+    IMAGES,
+    LABELS,
+    TEACHER,
     images_spec,
+    job_for,
     labels_spec,
-    make_labels,
     ranking_spec,
     run_spec,
     statistics_spec,
     teacher_spec,
     units_spec,
 )
-from hald import jobs
-from hald.jobs import exclusive
-from hald.specs.base import Identity
+from hald import squeeze
+from hald.jobs import script
+from hald.jobs import units as waiting
+from hald.jobs.job import AnyJob
+from hald.jobs.units import alone
+from hald.specs.teacher import Recipe
+from hald.synthesis import statistics
+from hald.train import run
 from killing import deadly, die
 
 STAGES = ("squeeze", "rank", "statistics", "recover", "synthesize", "relabel", "evaluate")
 WHOLE = ("squeeze", "statistics", "synthesize")  # one piece of work; the others are made in units
-IDENTITY = Identity("k" * 10, "c" * 64, "part:1")
 
 
 @dataclass(frozen=True)
@@ -44,54 +53,30 @@ class Given:
         return replace(self, **changes)
 
 
+def job_of(stage: str, given: Given, target: Path) -> AnyJob:
+    """A stage's job, below `target`."""
+    sources = {DATA: given.digits, TEACHER: given.teacher, IMAGES: given.images, LABELS: given.store}
+    recipe = Recipe(epochs=2, batch=256, optimizer="adam", lr=0.01, crop="resized")
+    spec, folder, units = {
+        "squeeze": (teacher_spec(recipe=recipe), "teacher", 1),
+        "rank": (ranking_spec(), "ranking", 4),
+        "statistics": (statistics_spec(), "statistics", 1),
+        "recover": (units_spec("sre2l"), "units", 3),
+        "synthesize": (images_spec(teachers=(TEACHER,)), "set.zarr", 1),
+        "relabel": (labels_spec(), "labels.zarr", 3),
+        "evaluate": (run_spec(), "records", 2),
+    }[stage]
+    return job_for(spec, target / folder, sources, range(units), partial=target / "partial", key="k" * 10)
+
+
 def work(stage: str, given: Given, target: Path) -> None:
     """Do a stage's work below `target`, as its rule's script does."""
     torch.set_num_threads(1)
-    if stage in WHOLE:
-        with exclusive(target / ".claim"):
-            _whole(stage, given, target)
-    else:
-        _units(stage, given, target)
-
-
-def _whole(stage: str, given: Given, target: Path) -> None:
-    from hald import squeeze
-    from hald.specs.teacher import Recipe
-    from hald.synthesis import build, real, statistics
-
-    cpu = torch.device("cpu")
-    resources = build.Resources(cpu, 0, 0.0)
-    if stage == "squeeze":
-        recipe = Recipe(epochs=2, batch=256, optimizer="adam", lr=0.01, crop="resized")
-        squeeze.CHECKPOINT_EPOCHS = 1
-        places = squeeze.Places(given.digits, None, target / "teacher", target / "partial")
-        squeeze.squeeze(teacher_spec(recipe=recipe), places, cpu, 0)
-    elif stage == "statistics":
-        statistics.SAVE_BATCHES = 2
-        statistics.make_statistics(statistics_spec(), given.digits, given.teacher, target / "statistics", resources)
-    else:
-        spec = images_spec(teachers=("1" * 10,))
-        there = build.Places(given.digits, [given.teacher], None, target / "set.zarr", target / "partial")
-        real.synthesize(spec, there, resources)
-
-
-def _units(stage: str, given: Given, target: Path) -> None:
-    from hald.synthesis import build, methods, ranking, recover
-    from hald.train import run
-
-    cpu = torch.device("cpu")
-    resources = build.Resources(cpu, 0, 0.0)
-    if stage == "rank":
-        ranking.rank(ranking_spec(), given.digits, given.teacher, target / "ranking", range(4), resources)
-    elif stage == "recover":
-        places = recover.Places(given.digits, [given.teacher], None, target / "units")
-        methods.optimise_units(units_spec("sre2l"), places, range(3), resources)
-    elif stage == "relabel":
-        make_labels(labels_spec(), given.images, [given.teacher], target / "labels.zarr", range(3))
-    else:
-        run.CHECKPOINT_EPOCHS = 2
-        there = run.Places(given.digits, given.store, target / "records", target / "partial")
-        run.evaluate(run_spec(), [0, 1], there, cpu, IDENTITY)
+    squeeze.CHECKPOINT_EPOCHS, statistics.SAVE_BATCHES, run.CHECKPOINT_EPOCHS = 1, 2, 2
+    job = job_of(stage, given, target)
+    with alone(job) if stage in WHOLE else contextlib.nullcontext():
+        job.run()
+        job.sign()
 
 
 def results(target: Path) -> dict[str, bytes]:
@@ -133,29 +118,14 @@ PIECES = {
 
 def raced(stage: str, given: Given, target: Path, together: Barrier, moved: Path) -> None:
     """The same as a job of the workflow, at the same moment as others; what it puts into place is noted in `moved`."""
-    from hald.labels import relabel
-
     torch.set_num_threads(1)
-    jobs.WAIT = relabel.WAIT = 0.05
+    waiting.WAIT = 0.05
     os.replace = noted(os.replace, moved)
     Path.rename = noted(Path.rename, moved)  # type: ignore[method-assign]
-    units = {} if stage in WHOLE else {"units": 0}
-    snakemake = SimpleNamespace(
-        log=[str(moved.with_name(f"{os.getpid()}.log"))],
-        params={"work": {"partial": str(target / "partial"), **units}},
-        output=[
-            str(
-                target
-                / {"squeeze": "teacher/teacher.json", "synthesize": "set.zarr/image_set.json"}.get(
-                    stage, "statistics/statistics.json"
-                )
-            )
-        ],
-    )
+    params = SimpleNamespace(job=job_of(stage, given, target).plain())
     target.mkdir(exist_ok=True)
     together.wait(60)
-    with jobs.job(snakemake):
-        _whole(stage, given, target) if stage in WHOLE else _units(stage, given, target)
+    script.run(SimpleNamespace(log=[str(moved.with_name(f"{os.getpid()}.log"))], params=params))
 
 
 def noted(function: Callable[..., Any], moved: Path) -> Callable[..., Any]:

@@ -18,21 +18,17 @@ import pytest
 import torch
 import zarr
 
-from conftest import labels_spec, make_labels, run_spec
-from hald import claim as claim_module
-from hald.claim import Claim
+from conftest import Training, labels_spec, make_labels, run_spec
 from hald.errors import UserError
 from hald.files import read_json, write_json
+from hald.jobs import claims as claim_module
+from hald.jobs.claims import Claim
 from hald.labels.store import LabelStore
 from hald.labels.verify import verify_store
-from hald.specs.base import Identity
-from hald.train.run import Places as RunPlaces
-from hald.train.run import evaluate
 from killing import finish, relabel_job, start
 
 CPU = torch.device("cpu")
 VIEWS = 5
-IDENTITY = Identity("k" * 10, "c" * 64, "part:1")
 
 
 def markers(store: Path) -> dict[str, str]:
@@ -279,10 +275,8 @@ def test_damage_is_named_by_verify_and_refused_by_the_trainer(
     assert re.search(verified, problems[0]), problems
     if refused:
         with pytest.raises(UserError, match=refused):
-            evaluate(
-                run_spec(), [0], RunPlaces(digits, private, tmp_path / "records", tmp_path / "partial"), CPU, IDENTITY
-            )
-        assert not (tmp_path / "records").exists()
+            Training(digits, private, tmp_path).train(run_spec())
+        assert not (tmp_path / "records/seed-0.json").exists()
 
 
 def rewrite(store: Path, name: str, change: Callable[[np.ndarray], np.ndarray]) -> None:

@@ -27,10 +27,10 @@ import torch
 from stages import PIECES, STAGES, Given, doomed, raced, results, work
 
 from conftest import made_once
-from hald.claim import Claim
 from hald.data.reader import open_dataset
 from hald.errors import UserError
 from hald.files import explained
+from hald.jobs.claims import Claim
 from hald.synthesis.statistics import load_statistics
 from hald.synthesis.units import load_unit
 from killing import CONTEXT, finish, start
@@ -201,11 +201,13 @@ def test_a_claim_of_a_slurm_job_that_is_over_is_taken_over(tmp_path: Path, monke
     cases = ((True, 70, False), (None, 70, False), (False, 70, True), (False, 10, False), (True, 1000, False))
     for running, silent, granted in cases:
         left(silent)
-        monkeypatch.setattr("hald.claim.runs_now", lambda number, answer=running: answer if number == "77" else None)
+        monkeypatch.setattr(
+            "hald.jobs.claims.runs_now", lambda number, answer=running: answer if number == "77" else None
+        )
         with Claim(path) as claim:
             assert claim.granted is granted
     left(70)
-    monkeypatch.setattr("hald.claim.runs_now", lambda number: True)
+    monkeypatch.setattr("hald.jobs.claims.runs_now", lambda number: True)
     monkeypatch.setenv("SLURM_JOB_ID", "77")  # we are that job, started again after its node failed
     with Claim(path) as claim:
         assert claim.granted

@@ -16,7 +16,7 @@ from torch import nn
 import hald.analysis.run
 import hald.labels.relabel
 import hald.squeeze
-import hald.synthesis.methods
+import hald.synthesis.recover
 import hald.train.run  # noqa: F401
 from hald.code_digests import ENTRY, closure, read_sources
 from hald.labels.codec import CODECS

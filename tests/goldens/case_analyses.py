@@ -32,8 +32,7 @@ def analysis(bench: Bench, variant: tuple[str, dict[str, Any]]) -> Iterator[tupl
         teacher="adamw",
         analyses={"study": {"kind": kind, "images": ["set"], "ipc": [2], "seed": 11} | options},
     )
-    (key,) = chain.plan.analyses
-    found = json.loads(chain.need(chain.plan.analysis_file(key)).read_text())
+    found = json.loads((chain.only("analysis") / "analysis.json").read_text())
     for number, subject in enumerate(found["subjects"]):
         for path, value in leaves(subject):
             if isinstance(value, int | float) and path[0] != "place" and "mb" not in path[-1]:

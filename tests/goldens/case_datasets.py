@@ -46,9 +46,8 @@ def dataset(bench: Bench, source: str) -> Iterator[Check]:
     settings, names, splits = SOURCES[source](own.folder / "raw")
     where = {"root": str(own.folder / "raw"), "mean": list(MEAN), "std": list(STD)}
     chain = own.chain(dataset=where | settings, teacher="adamw")
-    (key,) = chain.plan.datasets
     with _any_checksum():
-        folder = chain.need(chain.plan.dataset_dir(key) / "manifest.json").parent
+        folder = chain.only("dataset")
     manifest = json.loads((folder / "manifest.json").read_text())
     yield Check("classes", manifest["classes"], names, 0)
     for split, (images, labels) in splits.items():

@@ -21,8 +21,7 @@ from chain import formula
 def statistics(bench: Bench, kind: str) -> Iterator[Check]:
     """LPLD's class statistics over batches of 10 crops."""
     chain = bench.chain(images={"method": "lpld", "bn_stats": kind, "stats_batch": 10, "seed": 3, "recover": RECOVER})
-    (key,) = chain.plan.statistics
-    folder = chain.need(chain.plan.statistics_dir(key) / "statistics.json").parent
+    folder = chain.only("statistics")
     found = load_file(folder / "statistics.safetensors")
     expected = ref.class_statistics(bench.data(), bench.teacher("sgd"), 10, kind, 3, fed("sgd"))
     for layer, (mean, var) in enumerate(expected):
@@ -51,10 +50,9 @@ def ranking(bench: Bench, factor: int) -> Iterator[Check]:
     """Nine images of a class, three crops each, scored in a canvas."""
     settings = RANKED | {"factor": factor}
     chain = bench.chain(images={"method": "rded"} | settings)
-    (key,) = chain.plan.rankings
+    folder = chain.only("rank")
     for label in range(CLASSES):
-        chain.need(chain.plan.unit(key, CLASSES - 1))
-        with np.load(chain.plan.unit(key, label)) as unit:
+        with np.load(folder / f"{label:05d}.npz") as unit:
             expected = ref.rank(bench.data(), bench.teacher("sgd"), label, settings, fed("sgd"))
             yield Check(f"images of class {label}", unit["index"], [index for _, index, _ in expected], 0)
             yield Check(f"boxes of class {label}", unit["box"], [box for _, _, box in expected], 0)
@@ -69,11 +67,10 @@ def ranking_of_encoded_images(bench: Bench) -> Iterator[Check]:
     teacher = {"arch": "small/resnet10-w4"} | TEACHERS["adamw"]
     images = {"method": "rded"} | settings
     chain = bench.chain(images=images, dataset=encoded, teacher="adamw", teachers={"adamw": teacher})
-    (key,) = chain.plan.rankings
+    folder = chain.only("rank")
     model = load_teacher(chain.teacher())
     for label in range(CLASSES):
-        chain.need(chain.plan.unit(key, CLASSES - 1))
-        with np.load(chain.plan.unit(key, label)) as unit:
+        with np.load(folder / f"{label:05d}.npz") as unit:
             expected = ref.rank(data, model, label, settings, fed("adamw"))
             yield Check(f"images of class {label}", unit["index"], [index for _, index, _ in expected], 0)
             yield Check(f"boxes of class {label}", unit["box"], [box for _, _, box in expected], 0)

@@ -99,6 +99,8 @@ class Job(Generic[S]):
 
         The note is beside the results, never part of them.
         """
+        if not done:
+            return
         kind, work = self.spec.effort  # type: ignore[attr-defined]
         file = (folder or self.folder) / "timings" / f"{name or time.time_ns()}.json"
         seconds = round(time.monotonic() - started, 3)
