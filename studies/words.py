@@ -62,10 +62,7 @@ class Words:
         spec = part.plan.figures[figure]
         if not all(key in part.lines for key in spec.analyses):
             return f"({spec.caption}: not made yet.)"
-        analyses = {key: part.plan.analysis_file(key) for key in spec.analyses}
-        write_figure(
-            Material(spec, {key: part.plan.run_dir(key) for key in part.plan.runs}, analyses), self.pictures / figure
-        )
+        write_figure(Material(spec, _sources(part.plan)), self.pictures / figure)
         for suffix in ("svg", "pdf"):
             (self.pictures / f"{figure}.{suffix}").unlink()
         return f"![{spec.caption}]({self.pictures.name}/{figure}.png)"
@@ -162,7 +159,7 @@ class Words:
             raise UserError(f"table '{table}' has no field '{by}'; try slc or images")
         lines = _head([by], ["labels", "bytes", "bytes per label"])
         for value, rows in cells.groupby(by, sort=False):
-            classes = part.plan.runs[part.plan.key(rows["run"].iloc[0])].classes
+            classes = part.plan.runs[part.plan.key("evaluate", rows["run"].iloc[0])].classes
             counts = (rows["slc_effective"] * classes).round().astype(int)
             each = _range(rows["label_bytes"] / counts, ".1f")
             lines.append(_row([str(value), _range(counts, ",d"), _range(rows["label_bytes"].astype(int), ",d"), each]))
@@ -236,9 +233,13 @@ def _command(experiment: str) -> str:
 
 def _cells(part: Part, table: TableSpec) -> pd.DataFrame:
     """One row for each cell, with what was recorded."""
-    plan = part.plan
-    keys = dict.fromkeys(cell.run for cell in table.cells)
-    return cell_rows(table, {key: plan.run_dir(key) if key in plan.runs else plan.analysis_file(key) for key in keys})
+    return cell_rows(table, _sources(part.plan))
+
+
+def _sources(plan: Plan) -> dict[str, Path]:
+    """Folders of the records of runs, and files of analyses, by key."""
+    records = {key: plan.folder("evaluate", key) for key in plan.runs}
+    return records | {key: plan.file("analysis", key) for key in plan.analyses}
 
 
 def _place(table: TableSpec, row: str, column: str) -> int:

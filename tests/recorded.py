@@ -30,7 +30,7 @@ def finish(plan: Plan) -> None:
         for seed in range(2):
             write_record(plan, cell.run, seed, (40.0 if cell.column == ("hald",) else 30.0) + 2 * seed)
     (teacher,) = plan.teachers
-    write_json(plan.teacher_dir(teacher) / "teacher.json", {"arch": "small/resnet10-w4", "top1": 91.23, "top5": 99.0})
+    write_json(plan.file("squeeze", teacher), {"arch": "small/resnet10-w4", "top1": 91.23, "top5": 99.0})
 
 
 def write_record(plan: Plan, run: str, seed: int, top1: float, code: str = "c" * 64) -> None:
@@ -43,7 +43,12 @@ def write_record(plan: Plan, run: str, seed: int, top1: float, code: str = "c" *
     record: dict[str, Any] = {"key": run, "format": 2, "code": code, "versions": {"torch": "2"}, "seed": seed}
     record |= {"top1": top1, "top5": 99.0, "best": {"epoch": starts[-1], "top1": top1}, "curve": curve}
     record |= {"stage_starts": starts[:-1], "label_bytes": 10, "slc_effective": 4.0, "spec": to_dict(plan.runs[run])}
-    write_json(plan.record(run, seed), record)
+    write_json(plan.file("evaluate", run, seed), record)
     timing = {"kind": "evaluate small/resnet10-w4@32", "device": "cpu", "seconds": 900.0}
     work = plan.runs[run].effort[1] / 2  # of its last leg: half of it
-    write_json(plan.record(run, seed).with_suffix(".timing.json"), timing | {"work": work})
+    write_json(timing_of(plan, run, seed), timing | {"work": work})
+
+
+def timing_of(plan: Plan, run: str, seed: int) -> Path:
+    """How long a training took."""
+    return plan.folder("evaluate", run) / f"timings/seed-{seed}.json"

@@ -50,8 +50,8 @@ def test_runs_are_done_begun_or_missing(here: Path, capsys: pytest.CaptureFixtur
     plan = make_plan()
     first, second, _ = plan.runs
     for seed, top1 in enumerate((40.0, 50.0)):
-        write_json(plan.record(first, seed), {"top1": top1})
-        write_json(plan.record(first, seed).with_suffix(".timing.json"), {"seconds": 75.0})
+        write_json(plan.file("evaluate", first, seed), {"top1": top1})
+        write_json(plan.folder("evaluate", first) / f"timings/seed-{seed}.json", {"seconds": 75.0})
     write_json(plan.partial(second) / "seed-0/checkpoint.json", {"epoch": 2})
     write_json(Path("results/runs/digits/other_0000000000/seed-3.json"), {"top1": 12.5})
     assert main(["runs", "ls"]) == 0

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from conftest import ROOT, TINY_DEMO, copy_known
 from hald.errors import UserError
 from hald.files import write_json
-from hald.plan import Plan, frozen_plan, make_plan
-from hald.plan.arithmetic import missing_blocks, pool_size, second_moment
+from hald.plan import FROZEN, Plan, frozen_plan, make_plan
+from hald.plan.arithmetic import pool_size, second_moment
+from hald.plan.blocks import Block, cut
 from hald.plan.config import experiment_names, load_config, read_yaml
-from hald.plan.jobs import RuleJobs
-from hald.plan.outcome_jobs import OutcomeJobs
+from hald.plan.graph import Graph, JobId
 from hald.plan.paper import PLACE, read_paper
 from hald.plan.protocol import Where, protocol, stages_of
 from hald.plan.published import Published, Setting, read_published
@@ -43,10 +43,6 @@ def tiny(root: Path, **override: object) -> Plan:
     return make_plan(raw, root)
 
 
-class Wildcards(dict):  # type: ignore[type-arg]
-    __getattr__ = dict.__getitem__
-
-
 def changed(a: Plan, b: Plan) -> set[str]:
     """Which kinds of things have other keys."""
     kinds = ("datasets", "teachers", "images", "labels", "runs")
@@ -66,7 +62,7 @@ def test_same_work_is_planned_once(root: Path) -> None:
     twice = yaml.safe_load(TINY_DEMO)["tables"]["main"] | {"caption": "again", "seeds": 3}
     both = tiny(root, tables={"again": twice})
     assert set(both.runs) == set(plan.runs)
-    assert max(both.seeds.values()) == 3
+    assert max(both.needed["evaluate", run] for run in both.runs) == 3
     assert len(plan.runs) == 3
     assert "4   of 11 training runs" in report(both)
 
@@ -104,8 +100,8 @@ def test_names_and_places_are_not_part_of_keys(root: Path) -> None:
 def test_paths_are_a_readable_name_and_the_key(root: Path) -> None:
     plan = tiny(root)
     key = next(iter(plan.labels))
-    assert str(plan.store_dir(key)) == f"results/labels/digits/rded-ipc2-resnet10-w4_{key}.zarr"
-    assert plan.key(plan.slugs[key]) == key
+    assert str(plan.folder("relabel", key)) == f"results/labels/digits/rded-ipc2-resnet10-w4_{key}.zarr"
+    assert plan.key("relabel", plan.slugs[key]) == key
 
 
 def test_a_frozen_plan_comes_back_whole(root: Path) -> None:
@@ -124,14 +120,14 @@ def test_jobs_read_the_plan_of_their_run(root: Path, monkeypatch: pytest.MonkeyP
     raw = {"experiments": ["tiny"]}
     plan = frozen_plan(raw, is_main=True)
     assert plan == tiny(root)
-    (frozen,) = (root / "results/.plan").iterdir()
-    assert os.environ["HALD_PLAN"] == f"results/.plan/{frozen.name}"
+    (frozen,) = (root / FROZEN).iterdir()
+    assert os.environ["HALD_PLAN"] == f"{FROZEN}/{frozen.name}"
     assert Plan.thaw(frozen) == plan
     assert os.environ["PYTHONPATH"] == f"{ROOT}/src:/elsewhere"
     other = raw | {"override": {"tiny": {"epochs": 9}}}
     assert frozen_plan(other, is_main=False) == plan
-    assert len(list((root / "results/.plan").iterdir())) == 1
-    for lost in (None, "results/.plan/removed.json"):
+    assert len(list((root / FROZEN).iterdir())) == 1
+    for lost in (None, f"{FROZEN}/removed.json"):
         monkeypatch.delenv("HALD_PLAN") if lost is None else monkeypatch.setenv("HALD_PLAN", lost)
         assert frozen_plan(other, is_main=False) == tiny(root, epochs=9)
     frozen.write_text("cut off")
@@ -144,20 +140,24 @@ def frozen_file(_: Plan) -> Path:
 
 def test_a_table_is_current_while_it_means_the_same_and_has_its_records(root: Path) -> None:
     plan = Plan(**{**tiny(root).__dict__, "results": str(root / "results")})
-    jobs = RuleJobs(plan, "plan.json")
-    for key, seeds in plan.seeds.items():
-        for seed in range(seeds):
-            write_json(plan.record(key, seed), {})
-    assert OutcomeJobs(jobs).table_inputs(Wildcards(table="main")) == ["plan.json"]
-    write_json(plan.meaning_file("tables", "main"), plan.meaning("tables", "main"))
-    assert OutcomeJobs(jobs).table_inputs(Wildcards(table="main")) == []
+    table = JobId("table", "main")
+    for key in plan.runs:
+        for seed in range(plan.needed["evaluate", key]):
+            write_json(plan.file("evaluate", key, seed), {})
+    for file in plan.files("table", "main"):
+        write_json(Path(file), {})
+    assert not Graph(plan).is_done(table)
+    write_json(plan.file("table", "main"), plan.meaning("table", "main"))
+    assert Graph(plan).is_done(table)
+    plan.table_file("main", "tex").unlink()
+    assert not Graph(plan).is_done(table)
+    write_json(plan.table_file("main", "tex"), {})
     other = Plan(**{**tiny(root, tables={"main": {"caption": "new"}}).__dict__, "results": str(root / "results")})
-    assert not other.is_current("tables", "main")
-    lost = plan.record(plan.tables["main"].cells[0].run, 1)
-    lost.unlink()
-    assert OutcomeJobs(jobs).table_inputs(Wildcards(table="main")) == ["plan.json", str(lost)]
+    assert not Graph(other).is_done(table)
+    plan.file("evaluate", plan.tables["main"].cells[0].run, 1).unlink()
+    assert not Graph(plan).is_done(table)
     with pytest.raises(UserError, match="no table 'mian' in this plan. Did you mean 'main'"):
-        OutcomeJobs(jobs).table_inputs(Wildcards(table="mian"))
+        plan.key("table", "mian")
 
 
 # Stage lengths of the paper's settings, worked out by hand.
@@ -459,13 +459,32 @@ def test_an_slc_below_the_ipc_takes_a_part_of_one_view_or_is_refused() -> None:
         pool_size(labels(10, 10), 10, 5, "floor")
 
 
-@given(done=st.lists(st.booleans(), max_size=40), size=st.integers(1, 12))
-def test_blocks_cover_what_is_missing_and_never_overlap(done: list[bool], size: int) -> None:
-    covered: list[int] = []
-    for last in missing_blocks(done, size):
-        assert not done[last]
-        covered += [unit for unit in range(last // size * size, last + 1) if not done[unit]]
-    assert covered == [unit for unit, finished in enumerate(done) if not finished]
+@given(st.integers(0, 40), st.integers(1, 12), st.integers(1, 12), st.integers(0, 40), st.sets(st.integers(0, 50)))
+def test_blocks_cover_each_unit_once_and_finished_ones_stay(
+    before: int, size: int, other: int, needed: int, lost: set[int]
+) -> None:
+    """A run at one size finishes; then units are lost, more or fewer are needed, and the size is another."""
+    receipts = [block.name for block in cut(before, size, [], lambda unit: False)]
+    blocks = cut(needed, other, receipts, lambda unit: unit not in lost)
+    covered = [unit for block in blocks for unit in block.units]
+    assert covered == list(range(max(needed, len(covered))))
+    for name in receipts:
+        block = Block.named(name)
+        if block.first < needed:
+            assert (block in blocks) == lost.isdisjoint(block.units)
+    for block in blocks:
+        assert Block.named(block.name) == block
+        assert block.name in receipts or len(block.units) <= other
+        assert block.name not in receipts or lost.isdisjoint(block.units)
+    done = {block.name for block in blocks} | set(receipts)
+    assert {block.name for block in cut(needed, size, done, lambda unit: True)} <= done  # nothing is left to do
+
+
+def test_receipts_that_overlap_or_are_nothing_of_ours() -> None:
+    """As after a receipt whose units were lost and made again in blocks of another size."""
+    receipts = ["00000-00004", "00000-00001+1", "00002-00004+1", "notes", "00005-0000"]
+    kept = cut(8, 3, receipts, lambda unit: True)
+    assert [block.name for block in kept] == ["00000-00001+1", "00002-00004+1", "00005-00007"]
 
 
 @given(
@@ -595,14 +614,14 @@ def test_a_table_asks_only_for_blocks_that_it_needs(root: Path) -> None:
         },
         root,
     )
-    jobs = RuleJobs(plan, "plan.json")
-    wanted = OutcomeJobs(jobs).table_inputs(Wildcards(table="main"))[1:]
-    assert sorted({Path(path).name for path in wanted}) == ["seed-1.json"]
+    graph = Graph(plan)
+    wanted = graph.wanted(JobId("table", "main"), "runs")
+    assert sorted({Path(path).name for path in wanted}) == ["00000-00001.json"]
     short = next(key for key, run in plan.runs.items() if run.slc == 4)
-    views = jobs.evaluate_inputs(Wildcards(run=plan.slugs[short], seed="1"))
-    assert [Path(path).name for path in views if "relabelled" in path] == ["00001"]
+    views = graph.wanted(JobId("evaluate", short, "00000-00001"), "labels")
+    assert [Path(path).name for path in views] == ["00000-00001.json"]
     with pytest.raises(UserError, match="not part of this plan"):
-        jobs.evaluate(Wildcards(run="digits/old_0123456789", seed="1"))
+        plan.key("evaluate", "digits/old_0123456789")
 
 
 @pytest.mark.parametrize("seeds", [(3, 1), (1, 3)])
@@ -613,7 +632,7 @@ def test_a_training_of_two_tables_has_the_seeds_of_the_larger(seeds: tuple[int, 
     (root / "config/experiments/tiny.yaml").write_text(yaml.safe_dump(content))
     plan = tiny(root)
     assert [table.seeds for table in plan.tables.values()] == list(seeds)
-    assert set(plan.seeds.values()) == {3}
+    assert {plan.needed["evaluate", run] for run in plan.runs} == {3}
 
 
 def test_one_table_of_two_experiments(root: Path) -> None:
@@ -641,7 +660,7 @@ def test_hard_labels_alone_are_one_training_for_all_slcs(root: Path) -> None:
     plan = _with_table(root, table | {"evaluations": ["hard_only"]})
     (run,) = plan.runs.values()
     assert (run.pool, run.slc) == (0, 0)
-    assert list(plan.views.values()) == [1]  # the store comes to be with its first view
+    assert [plan.needed["relabel", key] for key in plan.labels] == [1]  # the store comes to be with its first view
     content = yaml.safe_load((root / "config/experiments/tiny.yaml").read_text())
     content["evaluations"]["own"] = {"order": "hard", "hard_temperature": "matched"}
     content["tables"]["main"]["evaluations"] = ["own"]
@@ -658,7 +677,7 @@ def test_an_analysis_has_the_views_it_reads_whatever_its_students_used(root: Pat
     plan = tiny(root)
     (subject,) = next(iter(plan.analyses.values())).subjects
     assert plan.runs[subject.run or ""].pool == 0
-    assert plan.views[subject.labels] >= 3
+    assert plan.needed["relabel", subject.labels] >= 3
 
 
 def test_settings_of_soft_stages_are_no_part_of_a_training_without_one(root: Path) -> None:

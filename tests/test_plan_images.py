@@ -9,16 +9,13 @@ from PIL import Image
 from conftest import ROOT, TINY_DEMO, copy_known
 from hald.errors import UserError
 from hald.plan import Plan, make_plan
-from hald.plan.jobs import RuleJobs
-from hald.specs.images import FromUnits, Lpld
+from hald.plan.graph import Graph, JobId
+from hald.plan.stage import Need
+from hald.specs.images import Lpld
 
 PRESETS = yaml.safe_load((ROOT / "config/presets.yaml").read_text())
 DATASETS = ("imagenet1k", "tiny_imagenet", "cifar100", "imagewoof", "imagenette")
 ARCHES = ("resnet18", "mobilenet_v2", "shufflenet_v2", "alexnet", "densenet121")
-
-
-class Wildcards(dict):  # type: ignore[type-arg]
-    __getattr__ = dict.__getitem__
 
 
 @pytest.fixture
@@ -90,7 +87,8 @@ def test_units_do_not_depend_on_the_ipc_where_images_do_not(root: Path) -> None:
     ten, fifty = (planned(root, {"preset": "fadrm/cifar100"}, "cifar100", ipc) for ipc in (10, 50))
     assert set(ten.units) == set(fifty.units)
     assert set(ten.images).isdisjoint(fifty.images)
-    assert (*ten.unit_counts.values(),) == (100, 10)  # classes of the ranking, chunks x images
+    assert [ten.needed["rank", key] for key in ten.rankings] == [100]  # classes
+    assert [ten.needed["recover", key] for key in ten.units] == [10]  # chunks x images
     ten, fifty = (planned(root, {"preset": "lpld/cifar100"}, "cifar100", ipc) for ipc in (10, 50))
     assert set(ten.units).isdisjoint(fifty.units)
     assert set(ten.statistics) == set(fifty.statistics)
@@ -146,13 +144,15 @@ def test_an_option_moves_only_the_methods_that_have_it(
 
 def jobs_of(plan: Plan) -> int:
     """Jobs behind the image set when nothing exists."""
-    jobs = RuleJobs(plan, "plan.json")
-    ((key, spec),) = plan.images.items()
-    count = len(jobs.synthesize_inputs(Wildcards(images=plan.slugs[key])))
-    if isinstance(spec.source, FromUnits):
-        first = Wildcards(units=plan.slugs[spec.source.units], unit="00009")
-        count += len(jobs.recover_inputs(first))
-    return count
+    graph = Graph(plan)
+    (images,) = plan.images
+    found: set[JobId] = set()
+    waiting = [Need("synthesize", images)]
+    while waiting:
+        jobs = {graph.maker(file) for file in graph.outputs(waiting.pop())}
+        waiting += [need for job in jobs - found for needs in graph.needs(*job[:2]).values() for need in needs]
+        found |= jobs
+    return len(found)
 
 
 @pytest.mark.parametrize("method", ["sre2l", "sre2l++", "lpld", "rded", "fadrm", "fadrm+"])

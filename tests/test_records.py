@@ -54,7 +54,7 @@ def test_a_line_says_what_it_is_and_holds_the_record(plans: Plans, file: Path) -
     place = {"images": "rded", "ipc": 2, "slc": 4, "student": "resnet10", "evaluation": "hald", "dataset": "digits"}
     assert students[1]["places"] == [{"experiment": EXPERIMENT, **place}]
     assert (students[1]["day"], students[1]["machine"]) == (time.strftime("%Y-%m-%d"), machine())
-    assert students[1]["record"] == read_json(plan.record(plan.tables["main"].cells[1].run, 1))
+    assert students[1]["record"] == read_json(plan.file("evaluate", plan.tables["main"].cells[1].run, 1))
     (teacher,) = lines(file, "teacher")
     assert teacher["places"] == [{"experiment": EXPERIMENT, "teacher": "resnet10"}]
     assert (teacher["record"]["top1"], teacher["floor"], teacher["settings"]["recipe"]["epochs"]) == (91.23, 85, 2)
@@ -79,19 +79,19 @@ def test_a_study_goes_on_from_its_records(plans: Plans, file: Path) -> None:
     first, second, *others = [json.loads(line) for line in file.read_text().splitlines()]
     write(file, [first, second | ELSEWHERE, *others])
     results = results_of(plans)
-    before = {path: read_json(path) for path in results.glob("runs/*/*/seed-*")}
+    before = {path: read_json(path) for path in results.glob("runs/**/seed-*.json")}
     assert len(before) == 8
-    kept = min(path for path in before if "timing" not in path.name)
+    kept = min(path for path in before if path.parent.name != "timings")
     for path in set(before) - {kept}:
         path.unlink()
     write_json(kept, before[kept] | {"top1": 1.5})  # is not touched
     assert records_in(plans, file) == f"{file}: 3 results put back; 4 of 5 trainings are there"
     after = {path: read_json(path) for path in before if path.exists()}
     assert after.pop(kept) == before.pop(kept) | {"top1": 1.5}
-    timing = kept.with_suffix(".timing.json")
+    timing = kept.parent / "timings" / kept.name
     assert before.pop(timing)
     assert timing not in after  # goes with its record
-    made = [record.pop("made") for path, record in after.items() if "timing" not in path.name]
+    made = [record.pop("made") for path, record in after.items() if path.parent.name != "timings"]
     assert after == before
     assert ELSEWHERE in made
     origins = sorted(line["machine"] for line in lines(file))
@@ -114,7 +114,7 @@ def test_what_others_wrote_stays_and_what_was_made_anew_takes_its_place(plans: P
     write(file, [theirs, *(line | ELSEWHERE for line in lines(file))])
     hald, soft = (cell.run for cell in reversed(plan.tables["main"].cells))
     write_record(plan, hald, 0, 77.0, code="d" * 64)
-    plan.record(soft, 1).unlink()
+    plan.file("evaluate", soft, 1).unlink()
     records_out(plans, file)
     found = {(line["places"][0].get("evaluation"), line["seed"]): line for line in lines(file)}
     assert found[None, 0] == theirs
@@ -150,7 +150,7 @@ def test_a_student_of_two_experiments_has_one_line(tmp_path: Path, file: Path) -
 def test_work_that_was_not_needed_again_still_counts(plans: Plans, file: Path) -> None:
     plan = plans[EXPERIMENT]
     (teacher,) = plan.teachers
-    timing = plan.teacher_dir(teacher) / "timing.json"
+    timing = plan.folder("squeeze", teacher) / "timings/1.json"
     write_json(timing, {"kind": "squeeze net@32 0123456789", "device": "cpu", "seconds": 1800.0, "work": 1.0})
     records_out(plans, file)
     before = lines(file, "work")
@@ -159,7 +159,7 @@ def test_work_that_was_not_needed_again_still_counts(plans: Plans, file: Path) -
         ("squeeze net@32", 0.5),
     ]
     timing.unlink()
-    for path in results_of(plans).glob("runs/*/*/seed-1.timing.json"):
+    for path in results_of(plans).glob("runs/*/*/timings/seed-1.json"):
         path.unlink()
     records_out(plans, file)
     assert lines(file, "work") == before
