@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,11 @@ from hald.analysis.probe import Probe
 from hald.analysis.updates import measure_logits, measure_steps, size_of
 from hald.data.preflight import check_packages
 from hald.errors import UserError
+from hald.jobs.job import Job
 from hald.labels.store import LabelStore
 from hald.models.build import build_model
 from hald.plots.analysis import smoothed
+from hald.specs.analysis import AnalysisSpec
 from hald.specs.base import to_dict
 from hald.train.batches import Batch
 from hald.train.hard import HardBatches
@@ -433,9 +436,10 @@ def test_embedding_scores_features_and_plane(rng) -> None:  # noqa: ANN001
 def test_an_embedding_by_umap_is_refused_before_any_work_where_it_is_not_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    by_umap, by_pca = ({"stage": "analysis", "spec": {"options": {"plane": plane}}} for plane in ("umap", "pca"))
+    specs = [AnalysisSpec("embedding", "", (), None, {"plane": plane}, threads=1) for plane in ("umap", "pca")]
+    by_umap, by_pca = (Job(spec, Path(), {}, {}, Path(), stage="analysis") for spec in specs)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    check_packages([by_pca, {"stage": "evaluate", "spec": {}}])
+    check_packages([by_pca, replace(by_umap, stage="evaluate", spec=None)])
     with pytest.raises(UserError, match="pip install umap-learn"):
         check_packages([by_pca, by_umap])
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())

@@ -16,8 +16,8 @@ from torchvision.transforms import functional as tv
 
 from hald.data.crops import CropRequest, Crops
 from hald.data.decode import evaluation_image
-from hald.data.dispatch import SOURCES
 from hald.data.prepare import prepare
+from hald.data.raw import read_raw
 from hald.data.reader import PreparedDataset, open_dataset
 from hald.draws import uniforms
 from hald.errors import UserError
@@ -44,7 +44,7 @@ def spec(source: str, root: Path | None, **changes: object) -> DatasetSpec:
 
 
 def load(tmp_path: Path, dataset: DatasetSpec) -> PreparedDataset:
-    prepare(dataset, SOURCES[dataset.source](dataset), tmp_path / "out", tmp_path / "partial", workers=2)
+    prepare(dataset, read_raw(dataset), tmp_path / "out", tmp_path / "partial", workers=2)
     return open_dataset(tmp_path / "out")
 
 
@@ -205,7 +205,7 @@ def test_padded_crops_shift_the_image(tmp_path: Path) -> None:
 
 def refuse(tmp_path: Path, dataset: DatasetSpec, match: str) -> None:
     with pytest.raises(UserError, match=match):
-        prepare(dataset, SOURCES[dataset.source](dataset), tmp_path / "out", tmp_path / "partial")
+        prepare(dataset, read_raw(dataset), tmp_path / "out", tmp_path / "partial")
     assert not (tmp_path / "out").exists()
 
 

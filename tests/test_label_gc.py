@@ -14,7 +14,7 @@ from hald.cli import main
 from hald.files import aside, write_json
 from hald.jobs.claims import Claim
 from hald.labels.store import LabelStore
-from hald.plan import make_plan
+from hald.plan import FROZEN, make_plan
 from killing import finish, start
 
 LABELS = Path("results/labels/digits")
@@ -65,11 +65,11 @@ def test_it_lists_with_age_owner_size_and_reason_and_removes_only_when_told(gc: 
 def test_a_needed_store_is_not_listed_and_todays_is_named_beside_one_of_other_code(gc: Run, store: Path) -> None:
     plan = make_plan()
     key = next(iter(plan.labels))
-    unneeded(store).rename(plan.store_dir(key))
+    unneeded(store).rename(plan.folder("relabel", key))
     assert "nothing to remove: every store is needed" in gc()
-    older = plan.store_dir(key).with_name(f"rded-ipc2-resnet10-w4_{LabelStore(store).header.key}.zarr")
-    plan.store_dir(key).rename(older)
-    assert f"settings or code have changed; today's store is {plan.store_dir(key).name}" in gc()
+    older = plan.folder("relabel", key).with_name(f"rded-ipc2-resnet10-w4_{LabelStore(store).header.key}.zarr")
+    plan.folder("relabel", key).rename(older)
+    assert f"settings or code have changed; today's store is {plan.folder('relabel', key).name}" in gc()
 
 
 def test_a_store_that_is_being_written_stays(gc: Run, store: Path) -> None:
@@ -158,11 +158,10 @@ def test_folders_of_killed_processes_are_found_and_those_of_living_ones_kept(gc:
 
 def test_plans_older_than_a_day_go_unless_snakemake_runs(gc: Run, store: Path) -> None:
     shutil.rmtree(unneeded(store))
-    old, new, meaning = (Path("results/.plan") / name for name in ("old.json", "new.json", "tables/main.json"))
-    for path in (old, new, meaning):
+    old, new = (FROZEN / name for name in ("old.json", "new.json"))
+    for path in (old, new):
         write_json(path, {})
-    for path in (old, meaning):
-        os.utime(path, (time.time() - 2 * 86400,) * 2)
+    os.utime(old, (time.time() - 2 * 86400,) * 2)
     lock = Path(".snakemake/locks/0.input.lock")
     write_json(lock, {})
     assert "kept: snakemake runs in this folder" in gc("--remove")
@@ -171,4 +170,3 @@ def test_plans_older_than_a_day_go_unless_snakemake_runs(gc: Run, store: Path) -
     assert f"removed {old}" in gc("--remove")
     assert not old.exists()
     assert new.exists()
-    assert meaning.exists()

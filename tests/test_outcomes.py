@@ -113,8 +113,8 @@ def test_what_an_analysis_waits_for(tmp_path: Path) -> None:
     key, spec = analysis_of(plan, "gradients")  # trains a student of its own: no run is asked for
     assert graph.wanted(JobId("analysis", key), "runs") == []
     again = Job.read(json.loads(json.dumps(graph.job(JobId("analysis", key)).plain())))
-    assert again == graph.job(JobId("analysis", key))
-    assert again.spec.options == json.loads(json.dumps(spec.options))
+    assert again.plain() == json.loads(json.dumps(graph.job(JobId("analysis", key)).plain()))
+    assert again.spec.subjects == spec.subjects
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def files(folder: Path, pattern: str) -> list[Path]:
 
 
 def test_everything_is_there(finished: Project) -> None:
-    tables = {path.name for path in (finished.folder / "results/tables").iterdir()}
+    tables = {path.name for path in (finished.folder / "results/tables").glob("[!.]*")}
     suffixes = ("csv", "md", "tex", "html", "records.html")
     assert tables == {f"{name}.{suffix}" for name in ("main", "other") for suffix in suffixes}
     assert len(files(finished.folder, "results/runs/*/*/seed-?.json")) == 2 * 2 + 1
@@ -69,7 +69,7 @@ def test_changed_relabel_code_reruns_labels_and_below(copy: Project) -> None:
 
 def test_changed_words_rerun_nothing(copy: Project) -> None:
     copy.edit("src/hald/labels/relabel.py", '"""Relabel: the', '"""Other words: the')
-    copy.edit("workflow/scripts/squeeze.py", '"""Make one teacher."""', '"""Make a teacher."""  # a comment')
+    copy.edit("workflow/scripts/job.py", '"""Every', '"""A')
     assert "Nothing to be done" in copy.run("-n").stdout
 
 
@@ -96,7 +96,7 @@ def test_a_removed_record_is_the_only_thing_made_again(copy: Project) -> None:
 def test_a_store_elsewhere_spares_teacher_and_images(finished: Project, project: Project, tmp_path: Path) -> None:
     stores = shutil.copytree(finished.folder / "results/labels", tmp_path / "shared")
     arguments = ("--config", f"stores={stores}")
-    assert project.planned(*arguments) == {"dataset": 1, "evaluate": 3, "table": 2, "preview": 2, "all": 1}
+    assert project.planned(*arguments) == {"dataset": 1, "evaluate": 3, "table": 2, "all": 1}
     project.run(*arguments)
     ours, theirs = ((p.folder / "results/tables/main.csv").read_text() for p in (project, finished))
     assert ours == theirs
@@ -115,14 +115,14 @@ def test_a_shared_store_grows_without_teacher_and_images(finished: Project, proj
 
 def test_a_run_never_removes_views_that_another_one_made_meanwhile(finished: Project, project: Project) -> None:
     """Not when its own job for them begins, nor when that fails."""
-    begin = "with job(snakemake) as work:"
+    begin = "run(snakemake)"
     theirs = f"shutil.copytree('{finished.folder}/results/labels', 'results/labels', dirs_exist_ok=True)"
-    meanwhile = f"import shutil\n{theirs}\nraise SystemExit(1)\n"
-    project.edit("workflow/scripts/relabel.py", begin, f"{meanwhile}\n{begin}")
+    meanwhile = f"if snakemake.rule == 'relabel':\n    import shutil\n    {theirs}\n    raise SystemExit(1)\n"
+    project.edit("workflow/scripts/job.py", begin, f"{meanwhile}\n{begin}")
     table = "results/tables/main.csv"
     assert project.run("--until", "relabel", "--", table, check=False).returncode != 0
     assert len(files(project.folder, "results/labels/digits/rded*.zarr/views/*.json")) == 2
-    project.edit("workflow/scripts/relabel.py", meanwhile, "")
+    project.edit("workflow/scripts/job.py", meanwhile, "")
     assert project.planned("--until", "relabel", "--", table) == {}
 
 
@@ -183,11 +183,11 @@ def test_source_edited_during_a_run_is_noticed_by_its_jobs(copy: Project) -> Non
     shutil.rmtree(copy.folder / "results/runs")
     # the first job of the run edits the code of the stage to come
     copy.edit(
-        "workflow/scripts/evaluate.py",
-        "with job(snakemake) as work:",
-        "import os\nsource, edited = Path('src/hald/train/losses.py'), Path(f'{os.getpid()}.py')\n"
+        "workflow/scripts/job.py",
+        "run(snakemake)",
+        "import os\nfrom pathlib import Path\nsource, edited = Path('src/hald/train/losses.py'), Path(f'{os.getpid()}.py')\n"
         "edited.write_text(source.read_text() + 'EDITED = 1\\n')\nedited.replace(source)\n\n"
-        "with job(snakemake) as work:",
+        "run(snakemake)",
     )
     done = copy.run(check=False)
     assert done.returncode != 0

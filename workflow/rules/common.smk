@@ -49,6 +49,17 @@ wildcard_constraints:
     figure=r"[^/.]+",
 
 
+def table_label(w):
+    number = PLAN.tables[w.table].number
+    return {"table": f"{w.table} (Table {number} of the paper)" if number else w.table}
+
+
+def preview_label(w):
+    key = PLAN.key("preview", w.images)
+    spec = PLAN.images[key]
+    return {"images": f"{w.images.partition('/')[0]}: {spec.method}, {spec.ipc} per class [{key}]"}
+
+
 def check_resources(workflow):
     """Look at what the profile gives to rules, in a dry run too."""
     settings = workflow.resource_settings

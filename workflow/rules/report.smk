@@ -10,17 +10,6 @@ localrules:
     preview,
 
 
-def table_label(w):
-    number = PLAN.tables[w.table].number
-    return {"table": f"{w.table} (Table {number} of the paper)" if number else w.table}
-
-
-def preview_label(w):
-    key = PLAN.key("preview", w.images)
-    spec = PLAN.images[key]
-    return {"images": f"{w.images.partition('/')[0]}: {spec.method}, {spec.ipc} per class [{key}]"}
-
-
 rule table:
     input:
         runs=GRAPH.input("table", "runs"),

@@ -116,7 +116,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/weights",
             lambda spec, unit, kept: [f"{spec.name}.safetensors"],
             lambda spec: {},
-            lambda spec: "hald.models.weights:make",
+            lambda spec: "hald.weights_download:make",
             timed=False,
         ),
         Stage(
