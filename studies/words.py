@@ -159,7 +159,7 @@ class Words:
             raise UserError(f"table '{table}' has no field '{by}'; try slc or images")
         lines = _head([by], ["labels", "bytes", "bytes per label"])
         for value, rows in cells.groupby(by, sort=False):
-            classes = part.plan.runs[part.plan.key("evaluate", rows["run"].iloc[0])].classes
+            classes = part.plan.runs[rows["run"].iloc[0].rpartition("_")[2]].classes
             counts = (rows["slc_effective"] * classes).round().astype(int)
             each = _range(rows["label_bytes"] / counts, ".1f")
             lines.append(_row([str(value), _range(counts, ",d"), _range(rows["label_bytes"].astype(int), ",d"), each]))

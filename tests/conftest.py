@@ -215,7 +215,8 @@ def job_for(
     files = {unit: tuple(folder / name for name in stage.files(spec, unit, unit < kept)) for unit in units}
     receipt = folder / "done/block.json" if stage.blocks else None
     about = {"stage": stage.name, "make": stage.make(spec), "receipt": receipt}
-    return Job(spec, folder, files, dict(made_from), folder.with_name(f"{folder.name}.partial"), **(about | more))
+    about["partial"] = folder.with_name(f"{folder.name}.partial")
+    return Job(spec, folder, files, dict(made_from), **(about | more))
 
 
 def make(

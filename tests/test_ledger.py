@@ -332,8 +332,8 @@ CONSTANTS = {
     "hald.data.decode": ("shape[:2]", "shape[:3]", "dataset_torchvision", "dataset.torchvision"),
     "hald.data.prepare": ("labels), 3, spec", "labels), 4, spec", "dataset_torchvision", "dataset.torchvision"),
     "hald.data.reader": (" != 1:", " != 2:", "squeeze_sgd", "squeeze"),
-    "hald.data.sources.cifar": ("in (True", "in (False", "dataset_torchvision", "dataset.torchvision"),
-    "hald.data.sources.digits": (
+    "hald.data.sources.torchvision": ("in (True", "in (False", "dataset_torchvision", "dataset.torchvision"),
+    "hald.data.sources.sklearn_digits": (
         "targets) - 500",
         "targets) - 501",
         "dataset_sklearn_digits",
@@ -343,8 +343,8 @@ CONSTANTS = {
     "hald.data.sources.tiny_imagenet": ("row[1] for", "row[2] for", "dataset_tiny_imagenet", "dataset.tiny_imagenet"),
     "hald.draws": ("digest()[:8], ", "digest()[:9], ", "squeeze_sgd", "squeeze"),
     "hald.labels.codec": ('"u8": 208', '"u8": 207', "steps_u8", "relabel"),
-    "hald.labels.layout": ("parents=True", "parents=False", "steps_u2", "relabel"),
-    "hald.labels.relabel": ("missing_ok=True", "missing_ok=False", "views_mixup", "relabel"),
+    "hald.labels.layout": ("batches, 4), ", "batches, 5), ", "steps_u2", "relabel"),
+    "hald.labels.relabel": ("range(0, whole", "range(1, whole", "views_mixup", "relabel"),
     "hald.labels.store": ("] > 0, lam", "] > 1, lam", "analysis_drift", "analysis"),
     "hald.measure": ("zeros(2, dtype", "zeros(3, dtype", "squeeze_sgd", "squeeze"),
     "hald.models.bn": ("bias, True", "bias, False", "two_teachers_batch", "relabel"),

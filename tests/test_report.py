@@ -44,16 +44,16 @@ def reported(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Pro
 
 
 def test_everything_that_is_shown_is_made(reported: Project) -> None:
-    figures = {path.name for path in (reported.folder / "results/figures").glob("*.*")}
+    figures = {path.name for path in (reported.folder / "results/figures").glob("[!.]*.*")}
     assert figures == {f"{name}.{suffix}" for name in ("gain", "drift") for suffix in ("png", "svg", "pdf")}
     assert len(list((reported.folder / "results/figures/previews").glob("*/*.png"))) == 2
-    assert len(list((reported.folder / "results/analyses").glob("*/lvsd_*.json"))) == 2  # the result and its timing
+    assert len(list((reported.folder / "results/analyses").glob("*/lvsd_*/analysis.json"))) == 1
     assert "Nothing to be done" in reported.run().stdout
 
 
 def test_one_figure_schedules_only_what_it_needs(reported: Project, tmp_path: Path) -> None:
     copy = reported.copied(tmp_path)
-    for result in (copy.folder / "results/analyses").glob("*/lvsd_*.json"):
+    for result in (copy.folder / "results/analyses").glob("*/lvsd_*/analysis.json"):
         result.unlink()
     assert copy.planned("results/figures/drift.png") == {"analysis": 1, "figure": 1}
     assert copy.planned("results/figures/gain.png") == {}

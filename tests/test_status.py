@@ -469,6 +469,7 @@ def test_snakemake_counts_the_same_jobs(
     assert counted
     assert planned_jobs(graph) == counted
     assert {file for job in graph.jobs_to_run() for file in graph.declared(job)} == listed_outputs(listing)
+    assert set(graph.work_behind(graph.targets())) == {job[:2] for job in graph.jobs_to_run()}
     assert main(["plan", "--config", *config]) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("snakemake jobs"))
     assert line.split()[2] == f"{sum(counted.values()):,}"

@@ -134,7 +134,7 @@ def noted(function: Callable[..., Any], moved: Path) -> Callable[..., Any]:
     def wrapped(*arguments: Any) -> Any:
         result = function(*arguments)
         with moved.open("a") as file:
-            file.write(Path(arguments[-1]).name + "\n")
+            file.write(Path(arguments[-1]).name + "\n" if Path(arguments[-1]).parent.name != "timings" else "")
         return result
 
     return wrapped

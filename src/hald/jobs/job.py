@@ -29,7 +29,6 @@ class Job(Generic[S]):
     partial: Path  # for unfinished work
     stage: str = ""  # name of the rule
     make: str = ""  # function that does the work, as module:name
-    spec_type: str = ""  # class of the spec, as module:name
     key: str = ""
     part: str = ""  # of the package: whose code it was planned with
     code: str = ""  # digest of that code
@@ -43,12 +42,14 @@ class Job(Generic[S]):
     @classmethod
     def read(cls, params: Mapping[str, Any]) -> "Job[Any]":
         """A job from the plain values that a rule has."""
-        spec = from_dict(named(params["spec_type"]), params["spec"])
-        return from_dict(cls, {**params, "spec": spec})
+        values = dict(params)
+        spec = from_dict(named(values.pop("spec_type")), values["spec"])
+        return from_dict(cls, values | {"spec": spec})
 
     def plain(self) -> dict[str, Any]:
-        """The job as plain JSON values."""
-        return to_dict(self)
+        """The job as plain JSON values, with the class of its spec as module:name."""
+        kind = type(self.spec)
+        return to_dict(self) | {"spec_type": f"{kind.__module__}:{kind.__qualname__}"}
 
     @property
     def identity(self) -> dict[str, str]:

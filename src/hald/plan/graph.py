@@ -1,6 +1,7 @@
 """What is made from what, what of it is there, and which jobs have to run."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,7 +152,7 @@ class Graph:
         work: dict[tuple[str, str], frozenset[int]] = {}
         waiting = list(needs)
         while waiting:
-            need = waiting.pop()
+            need = self._in_whole_blocks(waiting.pop())
             units = self.missing(need)
             if not units:
                 continue
@@ -159,6 +160,13 @@ class Graph:
                 waiting += [other for others in self.needs(need.stage, need.key).values() for other in others]
             work[need.stage, need.key] = work.get((need.stage, need.key), frozenset()) | units
         return work
+
+    def _in_whole_blocks(self, need: Need) -> Need:
+        """A need with all units of the jobs that make it: the last of them may make more than is asked for."""
+        if not STAGES[need.stage].blocks:
+            return need
+        ends = (block.last + 1 for block in self.plan.blocks[need.key] if block.first < need.units)
+        return replace(need, units=max(ends, default=need.units))
 
     def checkpoint(self, stage: str, key: str, unit: int) -> tuple[Path, int] | None:
         """The note of a unit's checkpoint, if there is one, and the epochs of the whole unit."""
@@ -192,7 +200,6 @@ class Graph:
             partial=plan.partial(key),
             stage=stage,
             make=STAGES[stage].make(spec),
-            spec_type=f"{type(spec).__module__}:{type(spec).__qualname__}",
             key=key,
             part=part,
             code=plan.code.digests.get(part, ""),

@@ -126,5 +126,7 @@ def _marked_bytes(marker: Path) -> int:
         return int(sum(entry["bytes"] for entry in read_json(marker)["files"].values()))
     except FileNotFoundError:  # removed since we looked
         return 0
+    except UserError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{marker} is damaged ({error}); remove it and run again to label that view anew") from error
