@@ -185,7 +185,8 @@ def test_source_edited_during_a_run_is_noticed_by_its_jobs(copy: Project) -> Non
     copy.edit(
         "workflow/scripts/job.py",
         "run(snakemake)",
-        "import os\nfrom pathlib import Path\nsource, edited = Path('src/hald/train/losses.py'), Path(f'{os.getpid()}.py')\n"
+        "import os\nfrom pathlib import Path\n"
+        "source, edited = Path('src/hald/train/losses.py'), Path(f'{os.getpid()}.py')\n"
         "edited.write_text(source.read_text() + 'EDITED = 1\\n')\nedited.replace(source)\n\n"
         "run(snakemake)",
     )
