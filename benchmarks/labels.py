@@ -22,17 +22,17 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from hald.data.decode import decode
-from hald.data.sources import parquet
+from hald.datasets.decode import decode
+from hald.datasets.sources import parquet
+from hald.datasets.spec import DatasetSpec
 from hald.files import array_digest, tree_bytes, write_json, write_text
-from hald.labels.codec import CODECS
+from hald.labels.codecs import CODECS
 from hald.labels.layout import FORMAT, Header, create_store
 from hald.labels.relabel import library_versions
 from hald.labels.store import GEOMETRY, LabelStore
-from hald.models.build import build_model
-from hald.specs.dataset import DatasetSpec
-from hald.synthesis.build import Unit, write_set
-from hald.views import View, ViewSettings, draw_view, normalize, render_batches
+from hald.networks.build import build_model
+from hald.numerics.views import View, ViewSettings, draw_view, normalize, render_batches
+from hald.synthesis.image_set_writer import Unit, write_set
 
 T, BATCH, ROUNDS = 20.0, 16, 5
 HALF = (0.5, 0.5, 0.5)

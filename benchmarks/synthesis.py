@@ -25,12 +25,12 @@ from torchvision.transforms.v2 import functional as tv
 
 from hald.code_digests import versions
 from hald.files import write_json, write_text
-from hald.models.build import build_model
-from hald.models.layout import laid_out
-from hald.specs.images import Recover
-from hald.synthesis.jitter import Jitter, draw_jitter, matrices
-from hald.synthesis.matching import Matcher
-from hald.synthesis.optimise import BETAS, EPS, objective, rate
+from hald.networks.build import build_model
+from hald.networks.memory_layout import laid_out
+from hald.synthesis.optimiser.bn_matching import Matcher
+from hald.synthesis.optimiser.crops_and_rolls import Jitter, draw_jitter, matrices
+from hald.synthesis.optimiser.loop import BETAS, EPS, objective, rate
+from hald.synthesis.spec import Recover
 
 CLASSES, SIZE, BATCH, STEPS = 100, 32, 100, 2000
 MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)  # CIFAR-100's
@@ -88,7 +88,7 @@ class Reference:
 
 
 class Ours:
-    """The step of hald.synthesis.optimise, taken apart so that it can take turns."""
+    """The step of hald.synthesis.optimiser.loop, taken apart so that it can take turns."""
 
     def __init__(self, arch: str, start: Tensor, labels: Tensor, jitter: Jitter, compiled: bool = False) -> None:
         model = laid_out(network(arch), torch.device("cpu"))

@@ -37,21 +37,21 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 
-from hald.device import setup
+from hald.evaluation.hard_batches import HardBatches
+from hald.evaluation.losses import KL, CrossEntropy
+from hald.evaluation.soft_pool import SoftPool
+from hald.evaluation.spec import LossSpec, RunSpec, Stage
+from hald.evaluation.student import Student, make_student
 from hald.files import write_json, write_text
 from hald.labels.layout import FORMAT, Header, create_store
 from hald.labels.relabel import LabelTeacher, label_view, library_versions
+from hald.labels.spec import LabelsSpec
 from hald.labels.store import LabelStore
-from hald.models.build import build_model
-from hald.models.layout import laid_out
-from hald.specs.labels import LabelsSpec
-from hald.specs.run import LossSpec, RunSpec, Stage
-from hald.synthesis.build import Unit, write_set
-from hald.train.hard import HardBatches
-from hald.train.losses import KL, CrossEntropy
-from hald.train.pool import SoftPool
-from hald.train.step import Student, make_student
-from hald.views import View, ViewSettings, draw_view
+from hald.networks.build import build_model
+from hald.networks.memory_layout import laid_out
+from hald.numerics.device import setup
+from hald.numerics.views import View, ViewSettings, draw_view
+from hald.synthesis.image_set_writer import Unit, write_set
 
 CPU = torch.device("cpu")
 EPOCHS = 3000  # a training that is long enough to be compiled
@@ -375,7 +375,7 @@ def check_same(arch: str, data: Data) -> None:
 
 def _first(pool: SoftPool) -> tuple[Tensor, slice]:
     """Stored batch 0, rendered."""
-    from hald.train.batches import rendered
+    from hald.evaluation.batches import rendered
 
     x, rows = next(rendered(pool.images, pool.view, [(0, pool.rows(0))], pool.spec))
     return x, slice(rows.start, rows.stop)

@@ -18,12 +18,12 @@ from typing import Any
 
 import jinja2
 
+from hald.cli.records import Line, asked, by_name, plans_of, read_lines
+from hald.config.read import read_yaml
 from hald.errors import UserError
 from hald.files import write_json, write_text
-from hald.plan.config import read_yaml
+from hald.plain import to_dict
 from hald.plan.model import Plan
-from hald.records import Line, asked, by_name, plans_of, read_lines
-from hald.specs.base import to_dict
 from studies.words import Part, Words
 
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pandas as pd
 
+from hald.cli.records import Line
+from hald.config.read import suggest
 from hald.errors import UserError
-from hald.figures import Material, write_figure
-from hald.plan.config import suggest
 from hald.plan.model import Plan
-from hald.records import Line
-from hald.specs.table import TableSpec
-from hald.tables import DASH, cell_rows, epoch_steps, grid, ours_text, to_markdown
+from hald.report.figure import Material, write_figure
+from hald.report.spec import TableSpec
+from hald.report.tables import DASH, cell_rows, epoch_steps, grid, ours_text, to_markdown
 
 SEEN = {"resized": "random crops", "padded": "shifted images"}  # by a recipe's `crop`
 Difference = tuple[float, float | None]  # of two means, and its standard error

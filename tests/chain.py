@@ -18,7 +18,7 @@ from PIL import Image
 from conftest import copy_known
 from hald.files import read_json
 from hald.jobs.job import Job
-from hald.plan import Plan, make_plan
+from hald.pipeline import Plan, make_plan
 from hald.plan.graph import Graph, JobId
 from hald.plan.stage import Need
 

@@ -232,7 +232,7 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """scikit-learn's digits, prepared."""
 
     def prepared(folder: Path) -> None:
-        from hald.specs.dataset import DatasetSpec
+        from hald.datasets.spec import DatasetSpec
 
         spec = DatasetSpec("digits", "sklearn_digits", None, "train", "test", None, 10, 32, None, None, False, 10)
         make(spec, folder / "data", {})
@@ -255,7 +255,7 @@ def teacher(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def good_teacher(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A teacher that knows its digits."""
-    from hald.specs.teacher import Recipe
+    from hald.squeeze.spec import Recipe
 
     recipe = Recipe(epochs=8, batch=64, optimizer="adam", lr=0.005, crop="resized")
     return trained(tmp_path_factory, "good-teacher", digits, teacher_spec(arch="small/resnet10-w8", recipe=recipe))
@@ -271,7 +271,7 @@ def ranking(digits: Path, teacher: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 def teacher_spec(**changes: object) -> "TeacherSpec":  # noqa: F821
-    from hald.specs.teacher import Recipe, TeacherSpec
+    from hald.squeeze.spec import Recipe, TeacherSpec
 
     values = {
         "dataset": "0" * 10,
@@ -295,7 +295,7 @@ def teacher_spec(**changes: object) -> "TeacherSpec":  # noqa: F821
 
 
 def images_spec(**changes: object) -> "ImagesSpec":  # noqa: F821
-    from hald.specs.images import FromDataset, ImagesSpec
+    from hald.synthesis.spec import FromDataset, ImagesSpec
 
     values = {
         "method": "real",
@@ -311,7 +311,7 @@ def images_spec(**changes: object) -> "ImagesSpec":  # noqa: F821
 
 
 def ranking_spec(**changes: object) -> "RankingSpec":  # noqa: F821
-    from hald.specs.images import RankingSpec
+    from hald.synthesis.spec import RankingSpec
 
     values = {
         "dataset": "0" * 10,
@@ -329,7 +329,7 @@ def ranking_spec(**changes: object) -> "RankingSpec":  # noqa: F821
 
 
 def statistics_spec(**changes: object) -> "StatisticsSpec":  # noqa: F821
-    from hald.specs.images import StatisticsSpec
+    from hald.synthesis.spec import StatisticsSpec
 
     values = {
         "dataset": "0" * 10,
@@ -349,7 +349,7 @@ def statistics_spec(**changes: object) -> "StatisticsSpec":  # noqa: F821
 
 def units_spec(method: str, **changes: object) -> "UnitsSpec":  # noqa: F821
     """A short optimisation of digits: chunks of five classes."""
-    from hald.specs.images import Fadrm, Lpld, Patches, Recover, Sre2l, UnitsSpec
+    from hald.synthesis.spec import Fadrm, Lpld, Patches, Recover, Sre2l, UnitsSpec
 
     stages = 2 if method == "fadrm" else 1
     own = {"sre2l": Sre2l(None), "fadrm": Fadrm(Patches("4" * 10, "medium", 1), 0.5), "lpld": Lpld(2, "5" * 10)}
@@ -370,7 +370,7 @@ def units_spec(method: str, **changes: object) -> "UnitsSpec":  # noqa: F821
 
 
 def labels_spec(**changes: object) -> "LabelsSpec":  # noqa: F821
-    from hald.specs.labels import LabelsSpec
+    from hald.labels.spec import LabelsSpec
 
     values = {
         "images": "2" * 10,
@@ -396,7 +396,7 @@ def labels_spec(**changes: object) -> "LabelsSpec":  # noqa: F821
 
 
 def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
-    from hald.specs.run import LossSpec, RunSpec, Stage
+    from hald.evaluation.spec import LossSpec, RunSpec, Stage
 
     stages = changes.get("stages", (Stage("soft", 2), Stage("hard", 2), Stage("soft", 2)))
     values = {

@@ -35,10 +35,10 @@ def call(folder: str, words: list[str], case: str | None) -> tuple[int, str]:
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         if case:
-            known = importlib.import_module("hald.bless")._cases().CASES
+            known = importlib.import_module("hald.cli.bless")._cases().CASES
             for name in known.keys() - {case}:
                 del known[name]
-        code = importlib.import_module("hald.cli").main(["bless", *words])
+        code = importlib.import_module("hald.cli.main").main(["bless", *words])
     return code, said.getvalue()
 
 

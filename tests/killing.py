@@ -11,7 +11,14 @@ from typing import Any
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
-    ["torch", "conftest", "hald.labels.relabel", "hald.squeeze", "hald.synthesis.recover", "hald.train.run"]
+    [
+        "torch",
+        "conftest",
+        "hald.labels.relabel",
+        "hald.squeeze.train",
+        "hald.synthesis.optimiser.teachers",
+        "hald.evaluation.train",
+    ]
 )
 
 

@@ -77,7 +77,7 @@ class _Reader:
     """One experiment's plan as nodes. What it knows of the package is all here."""
 
     def __init__(self, found: Planned, name: str, root: Path) -> None:
-        from hald.plan import make_plan
+        from hald.pipeline import make_plan
 
         self.found, self.name = found, name
         self.plan = make_plan({"experiments": [name]}, root)

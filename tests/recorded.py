@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from conftest import TINY_DEMO, copy_known
+from hald.cli.records import plans_of
 from hald.files import write_json
-from hald.plan import Plan
-from hald.records import plans_of
-from hald.specs.base import to_dict
+from hald.pipeline import Plan
+from hald.plain import to_dict
 
 EXPERIMENT = "studies/own/experiments/tiny"
 FIGURES = "figures: {gain: {kind: gain, caption: What HALD gains, table: main}}\n"

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from hald import measure
-from hald.data.reader import open_dataset
-from hald.measure import TestSet, accuracy
+from hald.datasets.reader import open_dataset
+from hald.numerics import accuracy as measure
+from hald.numerics.accuracy import TestSet, accuracy
 
 CPU = torch.device("cpu")
 MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.25, 0.2)

@@ -14,22 +14,24 @@ import torchvision.transforms.functional as TF
 from torch import Tensor, nn
 
 from conftest import labels_spec, layer_seeds, make_labels, run_spec
-from hald.analysis import consistency, drift, embedding, gradients, jitter, landscape, lvsd, stored, theory
-from hald.analysis.crops import CropRule, draw_crops
-from hald.analysis.probe import Probe
+from hald.analysis import color_jitter as jitter
+from hald.analysis import consistency, drift, embedding, gradients, landscape, lvsd, theory
+from hald.analysis import labels_by_image as stored
+from hald.analysis.frozen_network import Probe
+from hald.analysis.random_crops import CropRule, draw_crops
+from hald.analysis.spec import AnalysisSpec
 from hald.analysis.updates import measure_logits, measure_steps, size_of
-from hald.data.preflight import check_packages
 from hald.errors import UserError
+from hald.evaluation.batches import Batch
+from hald.evaluation.hard_batches import HardBatches
+from hald.evaluation.student import Student
 from hald.jobs.job import Job
 from hald.labels.store import LabelStore
-from hald.models.build import build_model
-from hald.plots.analysis import smoothed
-from hald.specs.analysis import AnalysisSpec
-from hald.specs.base import to_dict
-from hald.train.batches import Batch
-from hald.train.hard import HardBatches
-from hald.train.step import Student
-from hald.views import normalize
+from hald.networks.build import build_model
+from hald.numerics.views import normalize
+from hald.plain import to_dict
+from hald.preflight import check_packages
+from hald.report.figures.analysis import smoothed
 
 MEAN, STD = (0.3, 0.4, 0.5), (0.2, 0.3, 0.4)
 
@@ -527,7 +529,7 @@ def labels(real_set: Path, teacher: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 def teacher_probe(store: LabelStore) -> Probe:
-    from hald.teacher import load_teacher
+    from hald.squeeze.teacher import load_teacher
 
     model, record = load_teacher(store.teacher(0), store.header.classes, 0.0, torch.device("cpu"))
     return Probe(model, record["mean"], record["std"], store.header.size)
@@ -560,7 +562,7 @@ def test_a_loss_belongs_to_its_image(labels: LabelStore) -> None:
     losses = stored.view_losses(student, labels, 2, temperature=2.0)
     drawn, image = labels.drawn(1), 7
     position = int(np.flatnonzero(drawn.image == image)[0])
-    from hald.views import render_batches
+    from hald.numerics.views import render_batches
 
     rows = np.arange(position // 8 * 8, min(position // 8 * 8 + 8, 20))
     pixels = render_batches(torch.from_numpy(labels.images()), drawn, rows, rows // 8, 32)

@@ -10,9 +10,9 @@ import pytest
 import zarr
 
 from conftest import TINY_DEMO, copy_known
-from hald.cli import main
+from hald.cli.main import main
 from hald.files import write_json
-from hald.plan import make_plan
+from hald.pipeline import make_plan
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ STORE = "results/labels/digits/old_0123456789.zarr"
 
 
 def test_help_has_examples_and_does_not_wait_for_torch() -> None:
-    code = "import sys\nfrom hald.cli import main\ntry: main(['labels', '--help'])\n"
+    code = "import sys\nfrom hald.cli.main import main\ntry: main(['labels', '--help'])\n"
     code += "except SystemExit: print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "hald labels verify --deep 2 STORE.zarr" in done.stdout

@@ -14,15 +14,15 @@ import torch
 from PIL import Image
 from torchvision.transforms import functional as tv
 
-from hald.data.crops import CropRequest, Crops
-from hald.data.decode import evaluation_image
-from hald.data.prepare import prepare
-from hald.data.raw import read_raw
-from hald.data.reader import PreparedDataset, open_dataset
-from hald.draws import uniforms
+from hald.datasets.decode import evaluation_image
+from hald.datasets.prepare import prepare
+from hald.datasets.raw import read_raw
+from hald.datasets.reader import PreparedDataset, open_dataset
+from hald.datasets.spec import DatasetSpec
+from hald.datasets.training_crops import CropRequest, Crops
 from hald.errors import UserError
-from hald.specs.dataset import DatasetSpec
-from hald.views import CROP_WIDTH
+from hald.numerics.random_streams import uniforms
+from hald.numerics.views import CROP_WIDTH
 
 
 def spec(source: str, root: Path | None, **changes: object) -> DatasetSpec:
@@ -232,7 +232,7 @@ def test_bad_data_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", [10**9, 0])
 def test_a_cut_off_file_is_named(suffix: str, limit: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In small datasets because everything is decoded once, in large ones because the end mark is looked for."""
-    monkeypatch.setattr("hald.data.prepare.DECODE_ALL", limit)
+    monkeypatch.setattr("hald.datasets.prepare.DECODE_ALL", limit)
     root = folder_tree(tmp_path / "raw", size=(40, 30), suffix=suffix)
     victim = root / f"train/cat/2.{suffix}"
     victim.write_bytes(victim.read_bytes()[:-200])

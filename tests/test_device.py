@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from hald import checkpoint, device
+from hald.numerics import checkpoint, device
 
 
 @pytest.fixture(autouse=True)

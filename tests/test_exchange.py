@@ -21,15 +21,15 @@ from PIL import Image
 from torch import Tensor
 
 from conftest import labels_spec, make_labels
-from hald.cli import main
+from hald.cli.main import main
 from hald.errors import UserError
-from hald.labels.exchange import box_fractions, export_labels
-from hald.labels.imported import import_labels
-from hald.labels.info import describe
+from hald.labels.describe import describe
+from hald.labels.released_export import box_fractions, export_labels
+from hald.labels.released_import import import_labels
 from hald.labels.store import LabelStore
 from hald.labels.verify import verify_store
-from hald.teacher import load_teacher
-from hald.views import render_batches
+from hald.numerics.views import render_batches
+from hald.squeeze.teacher import load_teacher
 from released_reader import image_folder, read_epoch, write_epoch
 
 VIEWS = 5

@@ -12,17 +12,17 @@ import torch
 from PIL import Image
 
 from conftest import DATA, TEACHER, TINY_DEMO, copy_known, images_spec, make
-from hald.cli import main
-from hald.data.decode import decode
-from hald.data.reader import open_dataset
-from hald.data.sources import parquet
+from hald.cli.main import main
+from hald.datasets.decode import decode
+from hald.datasets.reader import open_dataset
+from hald.datasets.sources import parquet
+from hald.datasets.spec import DatasetSpec
 from hald.errors import UserError
-from hald.specs.dataset import DatasetSpec
+from hald.squeeze.teacher import load_teacher
 from hald.synthesis import exchange
-from hald.synthesis.folder import find_images, folder_digest
+from hald.synthesis.class_folders import find_images, folder_digest
 from hald.synthesis.grade import grade, mean_cosine, penultimate
-from hald.synthesis.imageset import open_set
-from hald.teacher import load_teacher
+from hald.synthesis.image_set import open_set
 
 CPU = torch.device("cpu")
 

@@ -25,7 +25,8 @@ from conftest import (
     teacher_spec,
     units_spec,
 )
-from hald.cli import main
+from hald.cli.main import main
+from hald.cluster.queue import queued_jobs, require_no_earlier_jobs, runs_now, wait_for_jobs
 from hald.errors import UserError
 from hald.files import write_json
 from hald.jobs.gpu_lease import lease_device, names
@@ -33,10 +34,9 @@ from hald.jobs.log import log, setup_logging
 from hald.jobs.scratch import staged
 from hald.jobs.signals import Interrupted, StopRequest
 from hald.jobs.units import alone, missing_units
-from hald.plan import make_plan
-from hald.plan.block_sizes import SHORTEST, block_sizes, fitting
-from hald.slurm import queued_jobs, require_no_earlier_jobs, runs_now, wait_for_jobs
-from hald.specs.teacher import Recipe
+from hald.pipeline import make_plan
+from hald.progress.block_sizes import SHORTEST, block_sizes, fitting
+from hald.squeeze.spec import Recipe
 
 
 def test_a_signal_is_remembered_until_a_loop_looks() -> None:

@@ -7,9 +7,9 @@ from typing import ClassVar
 import pytest
 
 from hald.errors import UserError
+from hald.evaluation.spec import Stage
 from hald.keys import canonical, identity, key_of
 from hald.same_origin import require_same_classes
-from hald.specs.run import Stage
 
 
 def test_keys_depend_on_stage_parameters_and_code() -> None:

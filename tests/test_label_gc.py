@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from conftest import TINY_DEMO, copy_known
-from hald.cli import main
+from hald.cli.main import main
 from hald.files import aside, write_json
 from hald.jobs.claims import Claim
 from hald.labels.store import LabelStore
-from hald.plan import FROZEN, make_plan
+from hald.pipeline import FROZEN, make_plan
 from killing import finish, start
 
 LABELS = Path("results/labels/digits")

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 
 from conftest import labels_spec, make_labels, run_spec
+from hald.evaluation.soft_pool import SoftPool, pool_ids
 from hald.labels.store import LabelStore
-from hald.train.pool import SoftPool, pool_ids
 
 
 def pool_of(store: LabelStore, **changes: object) -> SoftPool:

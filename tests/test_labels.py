@@ -29,12 +29,12 @@ from conftest import (
 from hald.errors import UserError
 from hald.files import file_digest
 from hald.labels import relabel as module
-from hald.labels.codec import CODECS
+from hald.labels.codecs import CODECS
 from hald.labels.store import LabelStore
 from hald.labels.verify import worst_error
-from hald.specs.images import FromRanking, FromUnits
-from hald.teacher import load_teacher
-from hald.views import cutmix, render
+from hald.numerics.views import cutmix, render
+from hald.squeeze.teacher import load_teacher
+from hald.synthesis.spec import FromRanking, FromUnits
 
 CPU = torch.device("cpu")
 

@@ -17,9 +17,9 @@ import pytest
 from chain import make_chain
 from conftest import ROOT, Project, copy_project
 from hald.code_digests import code_digests, read_sources
-from hald.plan import Plan, ledger
+from hald.pipeline import Plan, ledger
+from hald.plain import to_dict
 from hald.plan.ledger import LEDGER, STAGES, code_name, versions_of
-from hald.specs.base import to_dict
 from test_code_digests import STAGES as MODULES
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
@@ -127,24 +127,24 @@ def with_other_arithmetic(source: str) -> str:
 @pytest.mark.parametrize(
     "module",
     [
-        "hald.data.sources.imagefolder",
-        "hald.data.sources.parquet",
-        "hald.squeeze",
+        "hald.datasets.sources.imagefolder",
+        "hald.datasets.sources.parquet",
+        "hald.squeeze.train",
         "hald.synthesis.ranking",
-        "hald.synthesis.statistics",
-        "hald.synthesis.sre2l",
-        "hald.synthesis.lpld",
-        "hald.synthesis.fadrm",
-        "hald.synthesis.collect",
-        "hald.synthesis.rded",
-        "hald.synthesis.patches",
-        "hald.synthesis.real",
-        "hald.synthesis.external",
+        "hald.synthesis.class_statistics",
+        "hald.synthesis.methods.sre2l",
+        "hald.synthesis.methods.lpld",
+        "hald.synthesis.methods.fadrm",
+        "hald.synthesis.from_units",
+        "hald.synthesis.methods.rded",
+        "hald.synthesis.methods.patches",
+        "hald.synthesis.methods.real",
+        "hald.synthesis.methods.external",
         "hald.labels.relabel",
-        "hald.train.run",
+        "hald.evaluation.train",
         "hald.analysis.theory",
-        "hald.views",
-        "hald.tables",
+        "hald.numerics.views",
+        "hald.report.tables",
     ],
 )
 def test_an_edited_line_changes_the_keys_of_its_stages_and_of_those_below(
@@ -157,7 +157,7 @@ def test_an_edited_line_changes_the_keys_of_its_stages_and_of_those_below(
     before, sources = planned(tmp_path), read_sources()
     assert set(before.code.names.values()) == {f"{stage}:1" for stage in STAGES}
     sources[module] = with_other_arithmetic(sources[module])
-    monkeypatch.setattr("hald.plan.code_digests", lambda: code_digests(sources))
+    monkeypatch.setattr("hald.pipeline.code_digests", lambda: code_digests(sources))
     after = planned(tmp_path)
     assert changed_keys(before, after) == below(before, MODULES[module])
     names = {stage for stage in STAGES if after.code.names[stage] != f"{stage}:1"}
@@ -166,9 +166,9 @@ def test_an_edited_line_changes_the_keys_of_its_stages_and_of_those_below(
 
 # ---- hald bless ------------------------------------------------------------------------------------------------------
 
-FOLDERS = "src/hald/data/sources/imagefolder.py"
-PREPARE = "src/hald/data/prepare.py"
-DECODE = "src/hald/data/decode.py"
+FOLDERS = "src/hald/datasets/sources/imagefolder.py"
+PREPARE = "src/hald/datasets/prepare.py"
+DECODE = "src/hald/datasets/decode.py"
 
 
 @dataclass(frozen=True)
@@ -314,83 +314,113 @@ def test_bless_needs_a_checkout_and_a_stage(tmp_path: Path, forks: "subprocess.P
 # For every module in which a golden case sees one: a constant, another value, the case, and a stage that it is of.
 CONSTANTS = {
     "hald.analysis.consistency": ("turn = 0", "turn = 1", "analysis_crop_consistency", "analysis"),
-    "hald.analysis.crops": ("CROP_WIDTH + 1 :]", "CROP_WIDTH + 2 :]", "analysis_lvsd", "analysis"),
+    "hald.analysis.random_crops": ("CROP_WIDTH + 1 :]", "CROP_WIDTH + 2 :]", "analysis_lvsd", "analysis"),
     "hald.analysis.drift": ("True)[1]", "True)[2]", "analysis_drift", "analysis"),
     "hald.analysis.embedding": (") < 2 or", ") < 3 or", "analysis_embedding", "analysis"),
     "hald.analysis.gradients": (" lr=1e-3", " lr=0.0015", "analysis_gradients", "analysis"),
-    "hald.analysis.jitter": ("range(4):", "range(5):", "analysis_lvsd", "analysis"),
+    "hald.analysis.color_jitter": ("range(4):", "range(5):", "analysis_lvsd", "analysis"),
     "hald.analysis.kinds": ("= 100 * drift", "= 101 * drift", "analysis_lvsd", "analysis"),
-    "hald.analysis.lab": ("teacher(0)", "teacher(1)", "analysis_gradients", "analysis"),
+    "hald.analysis.subjects": ("teacher(0)", "teacher(1)", "analysis_gradients", "analysis"),
     "hald.analysis.landscape": ("-1, 1, resolution", "-1, 2, resolution", "analysis_landscape", "analysis"),
     "hald.analysis.lvsd": ("correction=1)", "correction=0)", "analysis_lvsd", "analysis"),
-    "hald.analysis.probe": ("range(0, len", "range(1, len", "analysis_crop_consistency", "analysis"),
-    "hald.analysis.stored": ("range(0, count", "range(1, count", "analysis_theory", "analysis"),
+    "hald.analysis.frozen_network": ("range(0, len", "range(1, len", "analysis_crop_consistency", "analysis"),
+    "hald.analysis.labels_by_image": ("range(0, count", "range(1, count", "analysis_theory", "analysis"),
     "hald.analysis.theory": ("scatter(1, labels", "scatter(2, labels", "analysis_theory", "analysis"),
     "hald.analysis.updates": ("kept.sum(dim=1, keepdim", "kept.sum(dim=2, keepdim", "analysis_updates", "analysis"),
-    "hald.checkpoint": ("integers(2**63", "integers(3**63", "squeeze_sgd", "squeeze"),
-    "hald.data.crops": ("transpose(2, 0", "transpose(3, 0", "ranking_of_encoded_images", "ranking"),
-    "hald.data.decode": ("shape[:2]", "shape[:3]", "dataset_torchvision", "dataset.torchvision"),
-    "hald.data.prepare": ("labels), 3, spec", "labels), 4, spec", "dataset_torchvision", "dataset.torchvision"),
-    "hald.data.reader": (" != 1:", " != 2:", "squeeze_sgd", "squeeze"),
-    "hald.data.sources.torchvision": ("in (True", "in (False", "dataset_torchvision", "dataset.torchvision"),
-    "hald.data.sources.sklearn_digits": (
+    "hald.numerics.checkpoint": ("integers(2**63", "integers(3**63", "squeeze_sgd", "squeeze"),
+    "hald.datasets.training_crops": ("transpose(2, 0", "transpose(3, 0", "ranking_of_encoded_images", "ranking"),
+    "hald.datasets.decode": ("shape[:2]", "shape[:3]", "dataset_torchvision", "dataset.torchvision"),
+    "hald.datasets.prepare": ("labels), 3, spec", "labels), 4, spec", "dataset_torchvision", "dataset.torchvision"),
+    "hald.datasets.reader": (" != 1:", " != 2:", "squeeze_sgd", "squeeze"),
+    "hald.datasets.sources.torchvision": ("in (True", "in (False", "dataset_torchvision", "dataset.torchvision"),
+    "hald.datasets.sources.sklearn_digits": (
         "targets) - 500",
         "targets) - 501",
         "dataset_sklearn_digits",
         "dataset.sklearn_digits",
     ),
-    "hald.data.sources.parquet": ("names[1]:", "names[2]:", "dataset_parquet_resized", "dataset.parquet"),
-    "hald.data.sources.tiny_imagenet": ("row[1] for", "row[2] for", "dataset_tiny_imagenet", "dataset.tiny_imagenet"),
-    "hald.draws": ("digest()[:8], ", "digest()[:9], ", "squeeze_sgd", "squeeze"),
-    "hald.labels.codec": ('"u8": 208', '"u8": 207', "steps_u8", "relabel"),
+    "hald.datasets.sources.parquet": ("names[1]:", "names[2]:", "dataset_parquet_resized", "dataset.parquet"),
+    "hald.datasets.sources.tiny_imagenet": (
+        "row[1] for",
+        "row[2] for",
+        "dataset_tiny_imagenet",
+        "dataset.tiny_imagenet",
+    ),
+    "hald.numerics.random_streams": ("digest()[:8], ", "digest()[:9], ", "squeeze_sgd", "squeeze"),
+    "hald.labels.codecs": ('"u8": 208', '"u8": 207', "steps_u8", "relabel"),
     "hald.labels.layout": ("batches, 4), ", "batches, 5), ", "steps_u2", "relabel"),
     "hald.labels.relabel": ("range(0, whole", "range(1, whole", "views_mixup", "relabel"),
     "hald.labels.store": ("] > 0, lam", "] > 1, lam", "analysis_drift", "analysis"),
-    "hald.measure": ("zeros(2, dtype", "zeros(3, dtype", "squeeze_sgd", "squeeze"),
-    "hald.models.bn": ("bias, True", "bias, False", "two_teachers_batch", "relabel"),
-    "hald.models.build": ("Conv2d(3, width", "Conv2d(4, width", "network_sre2l_resnet18", "squeeze"),
-    "hald.models.compact": ("32, 3)], 32", "32, 3)], 33", "network_small_mobilenet_v2", "squeeze"),
-    "hald.models.small": ("convs) - 1", "convs) - 2", "network_small_resnet10-w4", "squeeze"),
-    "hald.specs.base": ("fitting[0], value", "fitting[1], value", "squeeze_sgd", "squeeze"),
-    "hald.specs.run": ("classes, 2)", "classes, 3)", "training_hard_soft", "evaluate"),
-    "hald.squeeze": ("return 0.5 *", "return 0.75 *", "squeeze_sgd", "squeeze"),
+    "hald.numerics.accuracy": ("zeros(2, dtype", "zeros(3, dtype", "squeeze_sgd", "squeeze"),
+    "hald.networks.batch_statistics": ("bias, True", "bias, False", "two_teachers_batch", "relabel"),
+    "hald.networks.build": ("Conv2d(3, width", "Conv2d(4, width", "network_sre2l_resnet18", "squeeze"),
+    "hald.networks.compact": ("32, 3)], 32", "32, 3)], 33", "network_small_mobilenet_v2", "squeeze"),
+    "hald.networks.small": ("convs) - 1", "convs) - 2", "network_small_resnet10-w4", "squeeze"),
+    "hald.plain": ("fitting[0], value", "fitting[1], value", "squeeze_sgd", "squeeze"),
+    "hald.evaluation.spec": ("classes, 2)", "classes, 3)", "training_hard_soft", "evaluate"),
+    "hald.squeeze.train": ("return 0.5 *", "return 0.75 *", "squeeze_sgd", "squeeze"),
     "hald.synthesis.assemble": (
         "finished, ignore_errors=True)",
         "finished, ignore_errors=False)",
         "real",
         "synthesis.real",
     ),
-    "hald.synthesis.build": ("shape=(count, 3, size", "shape=(count, 4, size", "real", "synthesis.real"),
-    "hald.synthesis.external": ("transpose(0, 3", "transpose(1, 3", "external_sorted", "synthesis.external"),
-    "hald.synthesis.fadrm": ("sizes[0])", "sizes[1])", "optimised_fadrm", "recover.fadrm"),
-    "hald.synthesis.folder": ("match[1] or", "match[2] or", "external_numbered", "synthesis.external"),
+    "hald.synthesis.image_set_writer": ("shape=(count, 3, size", "shape=(count, 4, size", "real", "synthesis.real"),
+    "hald.synthesis.methods.external": ("transpose(0, 3", "transpose(1, 3", "external_sorted", "synthesis.external"),
+    "hald.synthesis.methods.fadrm": ("sizes[0])", "sizes[1])", "optimised_fadrm", "recover.fadrm"),
+    "hald.synthesis.class_folders": ("match[1] or", "match[2] or", "external_numbered", "synthesis.external"),
     "hald.synthesis.grade": ("ipc > 1 else", "ipc > 2 else", "real", "synthesis.real"),
-    "hald.synthesis.imageset": ("label + 1) *", "label + 2) *", "real", "synthesis.real"),
-    "hald.synthesis.jitter": ("per_image else 1", "per_image else 2", "optimised_sre2l_patches", "recover.sre2l"),
-    "hald.synthesis.lpld": ("images, 3, spec", "images, 4, spec", "optimised_lpld", "recover.lpld"),
-    "hald.synthesis.matching": ("view(1, -1", "view(2, -1", "optimised_sre2l_per_image", "recover.sre2l"),
-    "hald.synthesis.mosaic": (
+    "hald.synthesis.image_set": ("label + 1) *", "label + 2) *", "real", "synthesis.real"),
+    "hald.synthesis.optimiser.crops_and_rolls": (
+        "per_image else 1",
+        "per_image else 2",
+        "optimised_sre2l_patches",
+        "recover.sre2l",
+    ),
+    "hald.synthesis.methods.lpld": ("images, 3, spec", "images, 4, spec", "optimised_lpld", "recover.lpld"),
+    "hald.synthesis.optimiser.bn_matching": ("view(1, -1", "view(2, -1", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.mosaics": (
         "new_zeros(ipc, 3, size",
         "new_zeros(ipc, 4, size",
         "chosen_patches_hard",
         "synthesis.patches",
     ),
-    "hald.synthesis.optimise": ("problem.start, 0", "problem.start, 1", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.optimiser.loop": (
+        "problem.start, 0",
+        "problem.start, 1",
+        "optimised_sre2l_per_image",
+        "recover.sre2l",
+    ),
     "hald.synthesis.patch_start": ("image + 1)", "image + 2)", "optimised_sre2l_patches", "recover.sre2l"),
     "hald.synthesis.ranking": ("-1]) // 2", "-1]) // 3", "ranking_two", "ranking"),
-    "hald.synthesis.rded": ("factor**2, spec", "factor**3, spec", "chosen_rded_mosaic", "synthesis.rded"),
-    "hald.synthesis.real": ("transpose(0, 3", "transpose(1, 3", "real", "synthesis.real"),
-    "hald.synthesis.recover": ("shape = (1, -1", "shape = (2, -1", "optimised_sre2l_per_image", "recover.sre2l"),
-    "hald.synthesis.sre2l": ("labels), 3, spec", "labels), 4, spec", "optimised_sre2l_per_image", "recover.sre2l"),
-    "hald.synthesis.statistics": (" spec.seed, 0, count)", " spec.seed, 1, count)", "statistics_ema", "statistics"),
-    "hald.train.batches": ("range(0, len", "range(1, len", "training_hard", "evaluate"),
-    "hald.train.hard": ("range(0, count", "range(1, count", "training_hard", "evaluate"),
-    "hald.train.losses": ("= 1.0, 100", "= 1.5, 100", "training_matched", "evaluate"),
-    "hald.train.pool": ("stage << 32", "stage << 33", "analysis_updates", "analysis"),
-    "hald.train.run": ("ignore_errors=True", "ignore_errors=False", "training_hard", "evaluate"),
-    "hald.train.schedule": ("in starts) - 1", "in starts) - 2", "training_joint", "evaluate"),
-    "hald.train.step": ("betas=(0.9", "betas=(1.35", "training_hard", "evaluate"),
-    "hald.views": ("4), 2, 0", "4), 3, 0", "squeeze_adam", "squeeze"),
+    "hald.synthesis.methods.rded": ("factor**2, spec", "factor**3, spec", "chosen_rded_mosaic", "synthesis.rded"),
+    "hald.synthesis.methods.real": ("transpose(0, 3", "transpose(1, 3", "real", "synthesis.real"),
+    "hald.synthesis.optimiser.teachers": (
+        "shape = (1, -1",
+        "shape = (2, -1",
+        "optimised_sre2l_per_image",
+        "recover.sre2l",
+    ),
+    "hald.synthesis.methods.sre2l": (
+        "labels), 3, spec",
+        "labels), 4, spec",
+        "optimised_sre2l_per_image",
+        "recover.sre2l",
+    ),
+    "hald.synthesis.class_statistics": (
+        " spec.seed, 0, count)",
+        " spec.seed, 1, count)",
+        "statistics_ema",
+        "statistics",
+    ),
+    "hald.evaluation.batches": ("range(0, len", "range(1, len", "training_hard", "evaluate"),
+    "hald.evaluation.hard_batches": ("range(0, count", "range(1, count", "training_hard", "evaluate"),
+    "hald.evaluation.losses": ("= 1.0, 100", "= 1.5, 100", "training_matched", "evaluate"),
+    "hald.evaluation.soft_pool": ("stage << 32", "stage << 33", "analysis_updates", "analysis"),
+    "hald.evaluation.train": ("ignore_errors=True", "ignore_errors=False", "training_hard", "evaluate"),
+    "hald.evaluation.schedules": ("in starts) - 1", "in starts) - 2", "training_joint", "evaluate"),
+    "hald.evaluation.student": ("betas=(0.9", "betas=(1.35", "training_hard", "evaluate"),
+    "hald.numerics.views": ("4), 2, 0", "4), 3, 0", "squeeze_adam", "squeeze"),
 }
 
 

@@ -23,26 +23,26 @@ from conftest import (
     teacher_spec,
     units_spec,
 )
-from hald.data.crops import CropRequest, Crops
-from hald.data.preflight import check_images
-from hald.data.reader import open_dataset
-from hald.draws import permutation, uniforms
+from hald.config.settings import Jobs
+from hald.datasets.reader import open_dataset
+from hald.datasets.training_crops import CropRequest, Crops
 from hald.errors import UserError
 from hald.files import read_json
 from hald.jobs.signals import Interrupted
+from hald.numerics.random_streams import permutation, uniforms
+from hald.numerics.views import CROP_WIDTH
 from hald.plan.model import Code, Plan
-from hald.plan.settings import Jobs
-from hald.specs.images import FromUnits, Lpld, Recover, Sre2l
-from hald.synthesis import fadrm, lpld, sre2l
-from hald.synthesis.imageset import open_set
-from hald.synthesis.jitter import draw_jitter, matrices, view_of
-from hald.synthesis.matching import bn_layers
-from hald.synthesis.optimise import Problem, optimise
-from hald.synthesis.recover import Bench, make_bench
-from hald.synthesis.statistics import ClassMoments, load_statistics
-from hald.synthesis.units import load_unit, unit_file
-from hald.teacher import load_teacher
-from hald.views import CROP_WIDTH
+from hald.preflight import check_images
+from hald.squeeze.teacher import load_teacher
+from hald.synthesis.class_statistics import ClassMoments, load_statistics
+from hald.synthesis.image_set import open_set
+from hald.synthesis.methods import fadrm, lpld, sre2l
+from hald.synthesis.optimiser.bn_matching import bn_layers
+from hald.synthesis.optimiser.crops_and_rolls import draw_jitter, matrices, view_of
+from hald.synthesis.optimiser.loop import Problem, optimise
+from hald.synthesis.optimiser.teachers import Bench, make_bench
+from hald.synthesis.spec import FromUnits, Lpld, Recover, Sre2l
+from hald.synthesis.unit_files import load_unit, unit_file
 
 CPU = torch.device("cpu")
 PROBLEMS = {"sre2l": sre2l.problems, "lpld": lpld.problems, "fadrm": fadrm.problems}
@@ -123,7 +123,7 @@ def test_class_statistics_go_on_after_two_interruptions(
 
     sources = {DATA: digits, TEACHER: teacher}
     make(spec, tmp_path / "whole", sources)
-    monkeypatch.setattr("hald.synthesis.statistics.StopRequest", Stops)
+    monkeypatch.setattr("hald.synthesis.class_statistics.StopRequest", Stops)
     for _ in range(2):
         with pytest.raises(Interrupted):
             make(spec, tmp_path / "cut", sources)
@@ -279,7 +279,7 @@ def test_lpld_batches_are_at_most_the_batch(sources: Sources, tmp_path: Path) ->
 def test_sre2l_can_start_from_the_patches_of_its_classes(
     digits: Path, sources: Sources, ranking: Path, tmp_path: Path
 ) -> None:
-    from hald.specs.images import Patches
+    from hald.synthesis.spec import Patches
 
     spec = units_spec("sre2l", own=Sre2l(Patches("4" * 10, "easy", 1)))
     bench = make_bench(job_for(spec, tmp_path, sources))

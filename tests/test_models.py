@@ -7,11 +7,11 @@ import torch
 import torchvision
 from torch import nn
 
-import hald.models.bn
+import hald.networks.batch_statistics
 from hald.errors import UserError
-from hald.models.bn import batch_statistics
-from hald.models.build import build_model
-from hald.models.weights import load_weights, read_state, save_weights
+from hald.networks.batch_statistics import batch_statistics
+from hald.networks.build import build_model
+from hald.networks.weights import load_weights, read_state, save_weights
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ class Net(nn.Module):
 @pytest.mark.parametrize("how", ["group_by_group", "all_at_once"])  # as on a CPU, as on a GPU
 @torch.inference_mode()
 def test_grouped_statistics_equal_batch_by_batch_training_mode(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hald.models.bn, "group_by_group", getattr(hald.models.bn, how))
+    monkeypatch.setattr(hald.networks.batch_statistics, "group_by_group", getattr(hald.networks.batch_statistics, how))
     torch.manual_seed(0)
     model = Net().eval()
     for norm in (model.bn, model.bn1):

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torchvision.transforms.v2 import functional as tv
 
-from hald.draws import uniforms
-from hald.models.build import build_model
-from hald.specs.images import Recover
-from hald.synthesis.jitter import Jitter, draw_jitter, matrices, view_of
-from hald.synthesis.matching import Matcher, bn_layers, moments
-from hald.synthesis.optimise import (
+from hald.networks.build import build_model
+from hald.numerics.random_streams import uniforms
+from hald.numerics.views import CROP_WIDTH, crop_boxes
+from hald.synthesis.optimiser.bn_matching import Matcher, bn_layers, moments
+from hald.synthesis.optimiser.crops_and_rolls import Jitter, draw_jitter, matrices, view_of
+from hald.synthesis.optimiser.loop import (
     Problem,
     make_teachers,
     mean_norm,
@@ -30,8 +30,8 @@ from hald.synthesis.optimise import (
     resized,
     total_variation,
 )
-from hald.synthesis.recover import to_pixels
-from hald.views import CROP_WIDTH, crop_boxes
+from hald.synthesis.optimiser.teachers import to_pixels
+from hald.synthesis.spec import Recover
 
 CPU = torch.device("cpu")
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -256,7 +256,7 @@ def test_views_are_drawn_in_blocks_that_do_not_matter(monkeypatch: pytest.Monkey
     teachers = make_teachers([Matcher(network(), 10.0)], recover, HALF, CPU)
     problem = Problem(torch.rand(2, 3, 4, 4) * 2 - 1, torch.tensor([0, 2]), (0, 0))
     whole = optimise(recover, teachers, problem)
-    monkeypatch.setattr("hald.synthesis.optimise.BLOCK", 3)
+    monkeypatch.setattr("hald.synthesis.optimiser.loop.BLOCK", 3)
     assert torch.equal(optimise(recover, teachers, problem), whole)
 
 

@@ -18,25 +18,25 @@ import yaml
 from PIL import Image
 
 from conftest import TINY_DEMO, Training, copy_known, job_for, made_once, make, run_spec
-from hald.analysis.lab import Lab
+from hald.analysis.spec import AnalysisSpec, Subject
+from hald.analysis.subjects import Lab
 from hald.errors import UserError
-from hald.figures import Material, write_figure
+from hald.evaluation.spec import Stage
+from hald.evaluation.train import load_material, student_file, train
 from hald.files import read_json, write_json
 from hald.jobs.job import Job
 from hald.jobs.signals import Interrupted, StopRequest
 from hald.labels.store import LabelStore
-from hald.models.build import build_model
-from hald.models.weights import read_state
-from hald.plan import Plan, make_plan
+from hald.networks.build import build_model
+from hald.networks.weights import read_state
+from hald.pipeline import Plan, make_plan
+from hald.plain import to_dict
 from hald.plan.graph import Graph, JobId
 from hald.plan.stage import Need
-from hald.specs.analysis import AnalysisSpec, Subject
-from hald.specs.base import to_dict
-from hald.specs.figure import FigureSpec
-from hald.specs.run import Stage
-from hald.specs.table import Cell, TableSpec
-from hald.tables import write_table
-from hald.train.run import load_material, student_file, train
+from hald.report.figure import Material, write_figure
+from hald.report.figure_spec import FigureSpec
+from hald.report.spec import Cell, TableSpec
+from hald.report.tables import write_table
 
 CPU = torch.device("cpu")
 

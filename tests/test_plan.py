@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import ROOT, TINY_DEMO, copy_known
+from hald.config.paper import PLACE, read_paper
+from hald.config.published import Published, Setting, read_published
+from hald.config.read import experiment_names, load_config, read_yaml
 from hald.errors import UserError
+from hald.evaluation.protocol import Where, protocol, stages_of
+from hald.evaluation.settings import Adaptive, Evaluation
+from hald.evaluation.spec import AdaptiveSpec, LossSpec, Stage
 from hald.files import write_json
-from hald.plan import FROZEN, Plan, frozen_plan, make_plan
+from hald.labels.spec import LabelsSpec
+from hald.pipeline import FROZEN, Plan, frozen_plan, make_plan
+from hald.plain import from_dict, to_dict
 from hald.plan.arithmetic import pool_size, second_moment
 from hald.plan.blocks import Block, cut
-from hald.plan.config import experiment_names, load_config, read_yaml
 from hald.plan.graph import Graph, JobId
-from hald.plan.paper import PLACE, read_paper
-from hald.plan.protocol import Where, protocol, stages_of
-from hald.plan.published import Published, Setting, read_published
-from hald.plan.summary import report, table_costs
-from hald.plan.training_settings import Adaptive, Evaluation
-from hald.specs.base import from_dict, to_dict
-from hald.specs.labels import LabelsSpec
-from hald.specs.run import AdaptiveSpec, LossSpec, Stage
-from hald.specs.table import Printed
+from hald.progress.summary import report, table_costs
+from hald.report.spec import Printed
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def changed(a: Plan, b: Plan) -> set[str]:
 
 def test_neither_torch_nor_snakemake_is_imported() -> None:
     code = (
-        "import sys, hald.plan; hald.plan.make_plan(); print(sorted({'torch', 'snakemake', 'zarr'} & set(sys.modules)))"
+        "import sys, hald.pipeline; hald.pipeline.make_plan(); print(sorted({'torch', 'snakemake', 'zarr'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,10 +8,10 @@ from PIL import Image
 
 from conftest import ROOT, TINY_DEMO, copy_known
 from hald.errors import UserError
-from hald.plan import Plan, make_plan
+from hald.pipeline import Plan, make_plan
 from hald.plan.graph import Graph, JobId
 from hald.plan.stage import Need
-from hald.specs.images import Lpld
+from hald.synthesis.spec import Lpld
 
 PRESETS = yaml.safe_load((ROOT / "config/presets.yaml").read_text())
 DATASETS = ("imagenet1k", "tiny_imagenet", "cifar100", "imagewoof", "imagenette")

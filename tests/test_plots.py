@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hald.errors import UserError
-from hald.plots import accuracy, analysis, drift, style
+from hald.report import style
+from hald.report.figures import accuracy, analysis, drift
 
 
 def point(images: str, evaluation: str, slc: float, top1: float | None, **more: Any) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import pytest
 
 from chain import Chain, image_folders, make_chain
 from conftest import job_for, labels_spec, run_spec, teacher_spec
-from hald.data.preflight import check_classes, check_datasets, check_networks, check_stores
 from hald.errors import UserError
 from hald.files import read_json, write_json
 from hald.jobs.job import AnyJob
+from hald.preflight import check_classes, check_datasets, check_networks, check_stores
 
 TABLE = {
     "caption": "toy",

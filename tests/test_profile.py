@@ -2,8 +2,8 @@
 
 import pytest
 
+from hald.cluster.profile_check import check_profile, check_warning
 from hald.errors import UserError
-from hald.profile import check_profile, check_warning
 
 RULES = ["evaluate", "relabel", "squeeze"]
 

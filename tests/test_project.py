@@ -9,8 +9,8 @@ import yaml
 
 import conftest
 from conftest import ROOT, Project
-from hald.cli import main
-from hald.plan.schema import document, json_schema
+from hald.cli.main import main
+from hald.config.document import document, json_schema
 
 
 def pins() -> dict[str, str]:

@@ -9,17 +9,17 @@ import torch.nn.functional as F
 from PIL import Image
 
 from conftest import DATA, RANKING, TEACHER, images_spec, job_for, make, ranking_spec
-from hald.data.crops import CropRequest, Crops
-from hald.data.reader import Split, open_dataset
-from hald.draws import permutation, uniforms
+from hald.datasets.reader import Split, open_dataset
+from hald.datasets.training_crops import CropRequest, Crops
 from hald.files import read_json, write_json
-from hald.specs.images import FromDataset, FromRanking, ImagesSpec, Patches
-from hald.synthesis.imageset import open_set
-from hald.synthesis.mosaic import mosaic
+from hald.numerics.random_streams import permutation, uniforms
+from hald.numerics.views import CROP_WIDTH, crop_boxes, render
+from hald.squeeze.teacher import load_teacher
+from hald.synthesis.image_set import open_set
+from hald.synthesis.mosaics import mosaic
 from hald.synthesis.ranking import by_difficulty, score, select
-from hald.synthesis.units import load_unit
-from hald.teacher import load_teacher
-from hald.views import CROP_WIDTH, crop_boxes, render
+from hald.synthesis.spec import FromDataset, FromRanking, ImagesSpec, Patches
+from hald.synthesis.unit_files import load_unit
 
 CPU = torch.device("cpu")
 

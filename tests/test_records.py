@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from hald.cli import main
+from hald.cli.main import main
+from hald.cli.records import machine, plans_of, records_in, records_out
 from hald.errors import UserError
 from hald.files import read_json, write_json
-from hald.plan import Plan
-from hald.records import machine, plans_of, records_in, records_out
+from hald.pipeline import Plan
 from recorded import EXPERIMENT, finish, small_study, write_record
 
 Plans = dict[str, Plan]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hald.slurm_plugin import make_patient
+from hald.cluster.slurm_plugin import make_patient
 
 LOGGER = logging.getLogger("snakemake-test")
 
@@ -117,7 +117,7 @@ def test_what_became_of_a_job_that_is_not_named(
     tmp_path: Path,
 ) -> None:
     asked = []
-    monkeypatch.setattr("hald.slurm_plugin.states_of_run", lambda name: asked.append(name) or queue)
+    monkeypatch.setattr("hald.cluster.slurm_plugin.states_of_run", lambda name: asked.append(name) or queue)
     (tmp_path / "one").touch()
     if there:
         (tmp_path / "two").touch()
@@ -143,9 +143,9 @@ def test_sacct_is_there_where_there_is_accounting(
 
 def test_a_job_may_be_missing_for_a_while(patient: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It was named again in between, so it has not been missing for long."""
-    monkeypatch.setattr("hald.slurm_plugin.states_of_run", lambda _name: {})
+    monkeypatch.setattr("hald.cluster.slurm_plugin.states_of_run", lambda _name: {})
     clock = iter([0.0, 50.0, 100.0, 150.0, 165.0])
-    monkeypatch.setattr("hald.slurm_plugin.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr("hald.cluster.slurm_plugin.time", SimpleNamespace(monotonic=lambda: next(clock)))
     answers: list[dict[str, str]] = [{}, {"7": "RUNNING"}, {}, {}, {}]
     plugin = patient([(answer, 0.1) for answer in answers], patience=60.0)
     waited = [plugin.check([job("7", tmp_path / "none")]) for _ in range(5)]

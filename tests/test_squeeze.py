@@ -9,15 +9,15 @@ import torch
 from safetensors.torch import load_file
 
 from conftest import DATA, make, teacher_spec
-from hald import squeeze as module
 from hald.errors import UserError
 from hald.files import read_json
 from hald.jobs.signals import Interrupted
-from hald.models.build import build_model
-from hald.models.weights import save_weights
-from hald.specs.teacher import Recipe, TeacherSpec
-from hald.squeeze import schedule
-from hald.teacher import load_teacher
+from hald.networks.build import build_model
+from hald.networks.weights import save_weights
+from hald.squeeze import train as module
+from hald.squeeze.spec import Recipe, TeacherSpec
+from hald.squeeze.teacher import load_teacher
+from hald.squeeze.train import schedule
 
 CPU = torch.device("cpu")
 CLASSES = [str(i) for i in range(10)]

@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 
 from conftest import ALL_JOBS, ROOT, TINY_DEMO, Project, copy_known, copy_project, job_counts
-from hald.cli import main
+from hald.cli.main import main
+from hald.cli.runs import planned
+from hald.config.read import config_from
 from hald.files import write_json
 from hald.jobs.claims import SILENT, STALE
-from hald.plan import Plan, make_plan
-from hald.plan.config import config_from
+from hald.pipeline import Plan, make_plan
 from hald.plan.graph import Graph, JobId
 from hald.plan.stage import Need
 from hald.plan.stages import STAGES
-from hald.plan.status import Cells, status
-from hald.plan.summary import job_counts as planned_jobs
-from hald.plan.summary import report, table_costs
-from hald.train.command import planned
+from hald.progress.status import Cells, status
+from hald.progress.summary import job_counts as planned_jobs
+from hald.progress.summary import report, table_costs
 
 Capture = pytest.CaptureFixture[str]
 
@@ -305,7 +305,7 @@ def test_watch_ends_when_everything_is_done(here: Path, capsys: Capture, monkeyp
 
 
 def test_ctrl_c_ends_watching_without_complaint(here: Path) -> None:
-    command = [sys.executable, "-m", "hald.cli", "status", "--watch", "60"]
+    command = [sys.executable, "-m", "hald.cli.main", "status", "--watch", "60"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     listening = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
     with subprocess.Popen(command, text=True, preexec_fn=listening, **pipes) as process:

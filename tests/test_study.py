@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from conftest import ROOT
+from hald.cli.records import machine, records_out
 from hald.errors import UserError
-from hald.plan import Plan
-from hald.records import machine, records_out
+from hald.pipeline import Plan
 from recorded import EXPERIMENT, finish, small_study, write_record
 from studies.make import main, make_page
 from studies.words import Words, _ahead, _deviations, _difference

@@ -11,9 +11,9 @@ import pytest
 from conftest import ROOT
 from hald.errors import UserError
 from hald.files import write_json
-from hald.plan import make_plan
-from hald.specs.table import Cell, Printed, TableSpec
-from hald.tables import cell_rows, read_record, to_html, to_latex, to_markdown, write_table
+from hald.pipeline import make_plan
+from hald.report.spec import Cell, Printed, TableSpec
+from hald.report.tables import cell_rows, read_record, to_html, to_latex, to_markdown, write_table
 
 TABLE = TableSpec(
     id="demo_main",

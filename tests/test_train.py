@@ -18,19 +18,19 @@ from torchvision.transforms.v2.functional import resized_crop
 
 from conftest import Training, labels_spec, layer_seeds, make_labels, run_spec
 from hald.errors import UserError
+from hald.evaluation import train as module
+from hald.evaluation.batches import Batch, rendered
+from hald.evaluation.hard_batches import HardBatches
+from hald.evaluation.losses import KL, CrossEntropy, Gift, Joint, Lpqld, smooth, soft_loss, temperature_of
+from hald.evaluation.schedules import HeldOut, fixed_starts, goes_on, learning_rate, stage_at, watch
+from hald.evaluation.soft_pool import SoftPool, pool_ids
+from hald.evaluation.spec import AdaptiveSpec, LossSpec, RunSpec, Stage
+from hald.evaluation.student import Student, make_optimizer, make_student
 from hald.files import read_json
 from hald.jobs.signals import Interrupted
-from hald.labels.codec import keep_top
+from hald.labels.codecs import keep_top
 from hald.labels.store import LabelStore
-from hald.specs.run import AdaptiveSpec, LossSpec, RunSpec, Stage
-from hald.train import run as module
-from hald.train.batches import Batch, rendered
-from hald.train.hard import HardBatches
-from hald.train.losses import KL, CrossEntropy, Gift, Joint, Lpqld, smooth, soft_loss, temperature_of
-from hald.train.pool import SoftPool, pool_ids
-from hald.train.schedule import HeldOut, fixed_starts, goes_on, learning_rate, stage_at, watch
-from hald.train.step import Student, make_optimizer, make_student
-from hald.views import View
+from hald.numerics.views import View
 from killing import deadly, finish, start
 
 CPU = torch.device("cpu")
@@ -547,7 +547,7 @@ def test_pool_with_replacement_repeats() -> None:
 
 def test_the_student_sees_exactly_what_was_labelled(store: Path) -> None:
     """Pixels of a pool batch equal those of the teacher's replay bit for bit, with the labels that belong to them."""
-    from hald.views import normalize, render_batches
+    from hald.numerics.views import normalize, render_batches
 
     opened = LabelStore(store)
     images = torch.from_numpy(opened.images())
@@ -673,7 +673,7 @@ def test_hard_batches_mix_with_the_reversed_batch() -> None:
 
 
 def test_weight_decay_spares_biases_and_norms() -> None:
-    from hald.models.build import build_model
+    from hald.networks.build import build_model
 
     model = build_model("small/resnet10-w4", 10, 32)
     decayed, rest = make_optimizer(model, run_spec()).param_groups
@@ -685,7 +685,7 @@ def test_weight_decay_spares_biases_and_norms() -> None:
 
 def test_weight_decay_spares_what_is_no_weight_of_a_layer() -> None:
     """A vision transformer's class token and position embedding have more than one dimension."""
-    from hald.models.build import build_model
+    from hald.networks.build import build_model
 
     model = build_model("timm/vit_tiny_patch16_224", 4, 224)
     decayed, rest = make_optimizer(model, run_spec()).param_groups
@@ -915,4 +915,4 @@ def test_module_has_no_teacher() -> None:
     """Training never loads a teacher."""
     from hald.code_digests import closure, read_sources
 
-    assert "hald.teacher" not in closure((module.__name__,), read_sources())
+    assert "hald.squeeze.teacher" not in closure((module.__name__,), read_sources())

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torchvision.transforms.v2 import functional as tv
 
-from hald.draws import generator, permutation, uniforms
-from hald.views import (
+from hald.numerics.random_streams import generator, permutation, uniforms
+from hald.numerics.views import (
     CROP_WIDTH,
     ViewSettings,
     crop_boxes,

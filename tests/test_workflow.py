@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 from conftest import ALL_JOBS, Project, copy_project, job_counts
-from hald.models.build import build_model
-from hald.models.weights import save_weights
+from hald.networks.build import build_model
+from hald.networks.weights import save_weights
 
 pytestmark = pytest.mark.slow
 
@@ -186,7 +186,7 @@ def test_source_edited_during_a_run_is_noticed_by_its_jobs(copy: Project) -> Non
         "workflow/scripts/job.py",
         "run(snakemake)",
         "import os\nfrom pathlib import Path\n"
-        "source, edited = Path('src/hald/train/losses.py'), Path(f'{os.getpid()}.py')\n"
+        "source, edited = Path('src/hald/evaluation/losses.py'), Path(f'{os.getpid()}.py')\n"
         "edited.write_text(source.read_text() + 'EDITED = 1\\n')\nedited.replace(source)\n\n"
         "run(snakemake)",
     )
@@ -380,7 +380,7 @@ def test_a_weak_teacher_stops_the_pipeline(project: Project) -> None:
 def test_a_failed_job_shows_the_end_of_its_log_and_its_traceback(copy: Project) -> None:
     shutil.rmtree(copy.folder / "results/runs")
     copy.edit(
-        "src/hald/train/losses.py",
+        "src/hald/evaluation/losses.py",
         "    return F.kl_div(",
         "    raise RuntimeError('broken on purpose')\n    return F.kl_div(",
     )

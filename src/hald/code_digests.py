@@ -16,56 +16,45 @@ from hald.keys import canonical
 
 SOURCE = Path(__file__).parent
 
-# The modules that a stage starts from. `hald.device` sets threads and numerical flags for everything on a device.
+# The modules that a stage starts from. `hald.numerics.device` sets threads and numerical flags.
 ENTRY = {
-    "dataset.sklearn_digits": ("hald.data.prepare", "hald.data.sources.sklearn_digits"),
-    "dataset.torchvision": ("hald.data.prepare", "hald.data.sources.torchvision"),
-    "dataset.imagefolder": ("hald.data.prepare", "hald.data.sources.imagefolder"),
-    "dataset.tiny_imagenet": ("hald.data.prepare", "hald.data.sources.tiny_imagenet"),
-    "dataset.parquet": ("hald.data.prepare", "hald.data.sources.parquet"),
-    "squeeze": ("hald.squeeze", "hald.device"),
-    "ranking": ("hald.synthesis.ranking", "hald.device"),
-    "statistics": ("hald.synthesis.statistics", "hald.device"),
-    "recover.sre2l": ("hald.synthesis.sre2l", "hald.device"),
-    "recover.lpld": ("hald.synthesis.lpld", "hald.device"),
-    "recover.fadrm": ("hald.synthesis.fadrm", "hald.device"),
-    "synthesis.sre2l": ("hald.synthesis.collect", "hald.device"),
-    "synthesis.lpld": ("hald.synthesis.collect", "hald.device"),
-    "synthesis.fadrm": ("hald.synthesis.collect", "hald.device"),
-    "synthesis.rded": ("hald.synthesis.rded", "hald.device"),
-    "synthesis.patches": ("hald.synthesis.patches", "hald.device"),
-    "synthesis.real": ("hald.synthesis.real", "hald.device"),
-    "synthesis.external": ("hald.synthesis.external", "hald.device"),
-    "relabel": ("hald.labels.relabel", "hald.device"),
-    "evaluate": ("hald.train.run", "hald.device"),
-    "analysis": ("hald.analysis.run", "hald.device"),
-    "tables": ("hald.tables",),
-    "figures": ("hald.figures",),
+    "dataset.sklearn_digits": ("hald.datasets.prepare", "hald.datasets.sources.sklearn_digits"),
+    "dataset.torchvision": ("hald.datasets.prepare", "hald.datasets.sources.torchvision"),
+    "dataset.imagefolder": ("hald.datasets.prepare", "hald.datasets.sources.imagefolder"),
+    "dataset.tiny_imagenet": ("hald.datasets.prepare", "hald.datasets.sources.tiny_imagenet"),
+    "dataset.parquet": ("hald.datasets.prepare", "hald.datasets.sources.parquet"),
+    "squeeze": ("hald.squeeze.train", "hald.numerics.device"),
+    "ranking": ("hald.synthesis.ranking", "hald.numerics.device"),
+    "statistics": ("hald.synthesis.class_statistics", "hald.numerics.device"),
+    "recover.sre2l": ("hald.synthesis.methods.sre2l", "hald.numerics.device"),
+    "recover.lpld": ("hald.synthesis.methods.lpld", "hald.numerics.device"),
+    "recover.fadrm": ("hald.synthesis.methods.fadrm", "hald.numerics.device"),
+    "synthesis.sre2l": ("hald.synthesis.from_units", "hald.numerics.device"),
+    "synthesis.lpld": ("hald.synthesis.from_units", "hald.numerics.device"),
+    "synthesis.fadrm": ("hald.synthesis.from_units", "hald.numerics.device"),
+    "synthesis.rded": ("hald.synthesis.methods.rded", "hald.numerics.device"),
+    "synthesis.patches": ("hald.synthesis.methods.patches", "hald.numerics.device"),
+    "synthesis.real": ("hald.synthesis.methods.real", "hald.numerics.device"),
+    "synthesis.external": ("hald.synthesis.methods.external", "hald.numerics.device"),
+    "relabel": ("hald.labels.relabel", "hald.numerics.device"),
+    "evaluate": ("hald.evaluation.train", "hald.numerics.device"),
+    "analysis": ("hald.analysis.run", "hald.numerics.device"),
+    "tables": ("hald.report.tables",),
+    "figures": ("hald.report.figure",),
 }
 
 # Calls whose positional arguments are words for people.
 WORDY = frozenset({"UserError", "option", "log.info", "log.warning", "log.error", "Progress"})
 
-# These cannot change a number: they move files, word messages and log, keep jobs apart, choose among equal devices.
-NUMBERLESS = frozenset(
-    {
-        "hald.code_digests",
-        "hald.errors",
-        "hald.files",
-        "hald.jobs.claims",
-        "hald.jobs.gpu_lease",
-        "hald.jobs.job",
-        "hald.jobs.log",
-        "hald.jobs.scratch",
-        "hald.jobs.script",
-        "hald.jobs.signals",
-        "hald.jobs.units",
-        "hald.keys",
-        "hald.same_origin",
-        "hald.slurm",
-        "hald.synthesis.preview",
-    }
-)
+# Code that cannot change a number decides what to do, keeps jobs apart, moves files, writes messages: all modules at
+# the top of the package, and these folders.
+NUMBERLESS = frozenset({"cli", "cluster", "config", "jobs", "plan", "progress"})
+
+
+def is_numberless(module: str) -> bool:
+    """Whether a module of this package cannot change a result."""
+    folders = module.split(".")[1:-1]
+    return not folders or folders[0] in NUMBERLESS or module == "hald.synthesis.preview"
 
 
 def read_sources(folder: Path = SOURCE) -> dict[str, str]:
@@ -93,7 +82,7 @@ def closure(entries: Iterable[str], sources: Mapping[str, str]) -> frozenset[str
     waiting = set(entries)
     while waiting:
         module = waiting.pop()
-        if module in sources and module not in NUMBERLESS:
+        if module in sources and not is_numberless(module):
             seen.add(module)
             waiting |= _parsed(sources[module])[1] - seen
     return frozenset(seen)

@@ -126,9 +126,9 @@ def test_four_faults_in_one_run(unfinished: Run, undisturbed: Project) -> None:
 
 # On the first attempt a job's first student would need more than the two minutes: the warning comes within its epochs.
 SLOW = """import time
-import hald.train.run
-quick = hald.train.run.train_epoch
-hald.train.run.train_epoch = lambda *a: (time.sleep(1 if snakemake.resources.runtime == 2 else 0), quick(*a))[1]
+import hald.evaluation.train
+quick = hald.evaluation.train.train_epoch
+hald.evaluation.train.train_epoch = lambda *a: (time.sleep(1 if snakemake.resources.runtime == 2 else 0), quick(*a))[1]
 """
 
 
@@ -180,8 +180,8 @@ def test_a_killed_main_process_is_started_again(untrained: Run, undisturbed: Pro
     untrained.start()
     assert untrained.finish() != 0
     assert f"{len(orphans)} Slurm jobs of an earlier run in this folder are not over" in untrained.text()
-    assert all(str(job.number) in untrained.call("hald.cli", "jobs", "ls").stdout for job in orphans)
-    assert untrained.call("hald.cli", "jobs", "wait").returncode == 0
+    assert all(str(job.number) in untrained.call("hald.cli.main", "jobs", "ls").stdout for job in orphans)
+    assert untrained.call("hald.cli.main", "jobs", "wait").returncode == 0
     assert {job.state for job in untrained.jobs("evaluate")} == {"COMPLETED"}
     untrained.start()
     assert untrained.finish() == 0, untrained.text()[-6000:]

@@ -57,10 +57,10 @@ def local(tmp_path: Path) -> Project:
 
 # One of the trainings would need more time than its first attempt has.
 SLOW = """import time
-import hald.train.run
-quick = hald.train.run.train_epoch
+import hald.evaluation.train
+quick = hald.evaluation.train.train_epoch
 if "-gift-" in snakemake.wildcards.run and snakemake.resources.runtime == 4:
-    hald.train.run.train_epoch = lambda *a: (time.sleep(3), quick(*a))[1]
+    hald.evaluation.train.train_epoch = lambda *a: (time.sleep(3), quick(*a))[1]
 """
 
 
@@ -147,7 +147,7 @@ def kill_the_main_process(run: Run) -> None:
     assert run.finish() != 0
     assert "Slurm jobs of an earlier run in this folder are not over" in run.text()
     records = {path: path.stat().st_ino for path in run.files("runs/*/*/seed-?.json")}  # Snakemake touches what is new
-    assert run.call("hald.cli", "jobs", "stop").returncode == 0
+    assert run.call("hald.cli.main", "jobs", "stop").returncode == 0
     assert not run.running("evaluate")
     assert {path: path.stat().st_ino for path in records} == records
     print(f"main process killed: {len(records)} finished trainings kept, the running ones saved and ended")

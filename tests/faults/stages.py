@@ -26,14 +26,14 @@ from conftest import (
     teacher_spec,
     units_spec,
 )
-from hald import squeeze
+from hald.evaluation import train as run
 from hald.jobs import script
 from hald.jobs import units as waiting
 from hald.jobs.job import AnyJob
 from hald.jobs.units import alone
-from hald.specs.teacher import Recipe
-from hald.synthesis import statistics
-from hald.train import run
+from hald.squeeze import train as squeeze
+from hald.squeeze.spec import Recipe
+from hald.synthesis import class_statistics as statistics
 from killing import deadly, die
 
 STAGES = ("squeeze", "rank", "statistics", "recover", "synthesize", "relabel", "evaluate")

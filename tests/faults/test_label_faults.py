@@ -257,7 +257,7 @@ def reseeded(store: Path) -> dict[str, object]:
 
 
 def altered() -> dict[str, object]:
-    from hald.specs.base import to_dict
+    from hald.plain import to_dict
 
     return to_dict(labels_spec(flip=0.25))
 

@@ -27,12 +27,12 @@ import torch
 from stages import PIECES, STAGES, Given, doomed, raced, results, work
 
 from conftest import made_once
-from hald.data.reader import open_dataset
+from hald.datasets.reader import open_dataset
 from hald.errors import UserError
 from hald.files import explained
 from hald.jobs.claims import Claim
-from hald.synthesis.statistics import load_statistics
-from hald.synthesis.units import load_unit
+from hald.synthesis.class_statistics import load_statistics
+from hald.synthesis.unit_files import load_unit
 from killing import CONTEXT, finish, start
 
 TEACHERLESS = ("squeeze", "evaluate")  # stages that have no teacher among their inputs

@@ -14,16 +14,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 import hald.analysis.run
-import hald.labels.relabel
-import hald.squeeze
-import hald.synthesis.recover
-import hald.train.run  # noqa: F401
+import hald.evaluation.train  # noqa: F401
 from hald.code_digests import ENTRY, closure, read_sources
-from hald.labels.codec import CODECS
-from hald.models.build import build_model
+from hald.labels.codecs import CODECS
+from hald.networks.build import build_model
 
 # The parts of the package that compute with networks, and those that read or write labels.
-NETWORKS = tuple(part for part, entries in ENTRY.items() if "hald.models.build" in closure(entries, read_sources()))
+NETWORKS = tuple(part for part, entries in ENTRY.items() if "hald.networks.build" in closure(entries, read_sources()))
 LABELS = ("relabel", "evaluate", "analysis")
 
 

@@ -4,10 +4,10 @@ import os
 import signal
 
 from hald.errors import UserError
-from hald.plan import frozen_plan
+from hald.pipeline import frozen_plan
 from hald.plan.edges import Edges
-from hald.profile import check_profile, check_warning
-from hald.slurm_plugin import make_patient
+from hald.cluster.profile_check import check_profile, check_warning
+from hald.cluster.slurm_plugin import make_patient
 from snakemake.exceptions import WorkflowError
 
 try:
@@ -76,9 +76,9 @@ def preflight(workflow):
     """
     from pathlib import Path
 
-    from hald.data.preflight import check
+    from hald.preflight import check
     from hald.jobs.job import Job
-    from hald.slurm import require_no_earlier_jobs
+    from hald.cluster.queue import require_no_earlier_jobs
 
     jobs = [job for job in workflow.dag.needrun_jobs() if "job" in job.params.keys()]
     try:

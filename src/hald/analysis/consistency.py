@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hald.analysis.crops import CropRule, Crops, draw_crops
-from hald.analysis.probe import FORWARD, Pixels, Probe, chunks, source_size
-from hald.draws import Floats, Ints, uniforms
+from hald.analysis.frozen_network import FORWARD, Pixels, Probe, chunks, source_size
+from hald.analysis.random_crops import CropRule, Crops, draw_crops
 from hald.errors import UserError
+from hald.numerics.random_streams import Floats, Ints, uniforms
 
 PLAIN = CropRule()  # RandomResizedCrop's defaults, no flip
 FLIPPED = CropRule(flip=0.5)

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hald.analysis.stored import image_labels, own_shares, positions, stored_logits, stored_traces
-from hald.draws import Ints
+from hald.analysis.labels_by_image import image_labels, own_shares, positions, stored_logits, stored_traces
 from hald.errors import UserError
 from hald.labels.store import LabelStore
-from hald.views import View, render_batches
+from hald.numerics.random_streams import Ints
+from hald.numerics.views import View, render_batches
 
 CPU = torch.device("cpu")
 

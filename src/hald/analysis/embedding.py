@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import silhouette_score
 from torch import Tensor, nn
 
-from hald.analysis.probe import FORWARD, Pixels, Probe, chunks, pick
-from hald.draws import Floats, Ints
+from hald.analysis.frozen_network import FORWARD, Pixels, Probe, chunks, pick
 from hald.errors import UserError
+from hald.numerics.random_streams import Floats, Ints
 
 Points = NDArray[np.float64]
 

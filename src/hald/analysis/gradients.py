@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hald.analysis.probe import Probe
-from hald.checkpoint import seed_epoch
-from hald.models.bn import batch_statistics
-from hald.specs.run import RunSpec
-from hald.train.batches import Batch
-from hald.train.hard import HardBatches
-from hald.train.losses import KL, CrossEntropy
-from hald.train.schedule import learning_rate
-from hald.views import normalize
+from hald.analysis.frozen_network import Probe
+from hald.evaluation.batches import Batch
+from hald.evaluation.hard_batches import HardBatches
+from hald.evaluation.losses import KL, CrossEntropy
+from hald.evaluation.schedules import learning_rate
+from hald.evaluation.spec import RunSpec
+from hald.networks.batch_statistics import batch_statistics
+from hald.numerics.checkpoint import seed_epoch
+from hald.numerics.views import normalize
 
 
 @dataclass(frozen=True)

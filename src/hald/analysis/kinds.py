@@ -17,20 +17,20 @@ from hald.analysis.consistency import FLIPPED, crop_consistency, model_consisten
 from hald.analysis.drift import as_picture, crop_pictures, drift_examples, most_drifting
 from hald.analysis.embedding import embedding
 from hald.analysis.gradients import gradient_similarity, released_spec
-from hald.analysis.lab import Lab
+from hald.analysis.labels_by_image import image_labels, image_logits, view_losses
 from hald.analysis.landscape import landscape, make_plane
 from hald.analysis.lvsd import lvsd, paper_definition, varied_definition
-from hald.analysis.stored import image_labels, image_logits, view_losses
+from hald.analysis.spec import Subject
+from hald.analysis.subjects import Lab
 from hald.analysis.theory import deviation_law, effective_sample_size, inversion, variance_law
 from hald.analysis.updates import update_sizes
-from hald.draws import generator
 from hald.errors import UserError
-from hald.models.build import build_model
-from hald.models.layout import laid_out
-from hald.specs.analysis import Subject
-from hald.specs.base import from_dict
-from hald.specs.run import RunSpec
-from hald.train.run import load_material
+from hald.evaluation.spec import RunSpec
+from hald.evaluation.train import load_material
+from hald.networks.build import build_model
+from hald.networks.memory_layout import laid_out
+from hald.numerics.random_streams import generator
+from hald.plain import from_dict
 
 Found = dict[str, Any]
 FULL_COVERAGE = 300  # label epochs that published storage is for

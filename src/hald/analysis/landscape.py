@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from hald.analysis.probe import Pixels, Probe, chunks, pick
-from hald.draws import Floats, Ints, generator
+from hald.analysis.frozen_network import Pixels, Probe, chunks, pick
 from hald.errors import UserError
-from hald.views import normalize
+from hald.numerics.random_streams import Floats, Ints, generator
+from hald.numerics.views import normalize
 
 Weights = dict[str, Tensor]
 

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hald.analysis.crops import CropRule, draw_crops
-from hald.analysis.probe import FORWARD, Pixels, Probe, chunks, source_size
-from hald.draws import Floats, Ints
+from hald.analysis.frozen_network import FORWARD, Pixels, Probe, chunks, source_size
+from hald.analysis.random_crops import CropRule, draw_crops
 from hald.errors import UserError
+from hald.numerics.random_streams import Floats, Ints
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 STRONG = CropRule(scale=(0.3, 1.0), flip=0.5, jitter=(0.4, 0.4, 0.4, 0.1))

@@ -4,15 +4,15 @@ import shutil
 import time
 
 from hald.analysis.kinds import KINDS
-from hald.analysis.lab import Lab
+from hald.analysis.spec import AnalysisSpec
+from hald.analysis.subjects import Lab
 from hald.code_digests import versions
-from hald.device import setup
 from hald.files import read_json, write_json
 from hald.jobs.job import Job
 from hald.jobs.log import Progress
 from hald.jobs.signals import StopRequest
-from hald.specs.analysis import AnalysisSpec
-from hald.specs.base import to_dict
+from hald.numerics.device import setup
+from hald.plain import to_dict
 
 
 def make(job: Job[AnalysisSpec]) -> None:

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from hald.analysis.lvsd import total_variance
-from hald.draws import Floats, Ints
 from hald.errors import UserError
+from hald.numerics.random_streams import Floats, Ints
 
 DEVIATION = 16 / (25 * 5**0.5)  # largest value of sqrt(theta) (1 - theta)^2, at theta = 1/5
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hald.train.run import Course, Material, train_epoch
-from hald.train.schedule import fixed_starts
-from hald.train.step import Student, make_student
+from hald.evaluation.schedules import fixed_starts
+from hald.evaluation.student import Student, make_student
+from hald.evaluation.train import Course, Material, train_epoch
 
 FIRST = 20  # steps after a boundary that are looked at by themselves
 

@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hald.cluster.queue import runs_now
 from hald.errors import UserError
 from hald.jobs.log import duration, log
-from hald.slurm import runs_now
 
 HEARTBEAT = 20.0
 SILENT = 3 * HEARTBEAT  # after which Slurm is asked; before, it is not believed: it may not show us others' jobs

@@ -13,7 +13,7 @@ from hald.code_digests import code_digests
 from hald.errors import UserError
 from hald.files import write_json
 from hald.jobs.claims import Claim
-from hald.specs.base import from_dict, to_dict
+from hald.plain import from_dict, to_dict
 
 S = TypeVar("S")
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from hald.data.decode import decode
+from hald.datasets.decode import decode
 from hald.errors import UserError
-from hald.labels.exchange import CLASSES_FILE
+from hald.labels.released_export import CLASSES_FILE
 from hald.same_origin import require_same_classes
-from hald.synthesis.imageset import open_set
+from hald.synthesis.image_set import open_set
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
 HOW = (

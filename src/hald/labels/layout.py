@@ -11,7 +11,7 @@ from zarr.codecs import ZstdCodec
 from zarr.codecs.numcodecs import PCodec
 
 from hald.files import aside, link_tree, publish_dir
-from hald.labels.codec import CODECS
+from hald.labels.codecs import CODECS
 
 FORMAT = 2
 IMPORTED = "imported"  # in place of a key

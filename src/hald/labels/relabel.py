@@ -9,20 +9,20 @@ import torch
 from torch import Tensor, nn
 
 from hald.code_digests import versions
-from hald.device import setup
 from hald.errors import UserError
 from hald.jobs.job import Job
 from hald.jobs.units import missing_units
-from hald.labels.codec import Logits
+from hald.labels.codecs import Logits
 from hald.labels.layout import FORMAT, Header, create_store
+from hald.labels.spec import LabelsSpec
 from hald.labels.store import LabelStore
-from hald.models.bn import batch_statistics
+from hald.networks.batch_statistics import batch_statistics
+from hald.numerics.device import setup
+from hald.numerics.views import View, ViewSettings, draw_view, normalize, render_batches
+from hald.plain import from_dict, to_dict
 from hald.same_origin import require_same_data
-from hald.specs.base import from_dict, to_dict
-from hald.specs.labels import LabelsSpec
-from hald.synthesis.imageset import open_set
-from hald.teacher import load_teacher
-from hald.views import View, ViewSettings, draw_view, normalize, render_batches
+from hald.squeeze.teacher import load_teacher
+from hald.synthesis.image_set import open_set
 
 FORWARD = 512  # crops per forward pass, in whole stored batches
 FORWARD_CPU = 64  # as many as its cache holds

@@ -21,10 +21,10 @@ from zarr.errors import ZarrUserWarning
 
 from hald.errors import UserError
 from hald.files import array_digest, file_digest, fsync_dir, read_json, write_json
-from hald.labels.codec import CODECS, Arrays, Codec, Logits
+from hald.labels.codecs import CODECS, Arrays, Codec, Logits
 from hald.labels.layout import FORMAT, Header
+from hald.numerics.views import View
 from hald.same_origin import require_same_classes
-from hald.views import View
 
 # The Rust pipeline reads twice as fast; only zarr-python's writes a file in one rename.
 READER, WRITER = "zarrs.ZarrsCodecPipeline", "zarr.core.codec_pipeline.BatchedCodecPipeline"

@@ -7,17 +7,17 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from hald.draws import permutation
 from hald.errors import UserError
 from hald.files import file_digest, read_json
 from hald.keys import key_of
-from hald.labels.exchange import require_cut_order
 from hald.labels.relabel import Labeller
+from hald.labels.released_export import require_cut_order
+from hald.labels.spec import LabelsSpec
 from hald.labels.store import GEOMETRY, LabelStore
+from hald.numerics.random_streams import permutation
+from hald.numerics.views import draw_view
+from hald.plain import from_dict
 from hald.same_origin import require_same_classes
-from hald.specs.base import from_dict
-from hald.specs.labels import LabelsSpec
-from hald.views import draw_view
 
 TOLERANCE = 1e-3  # logits; other hardware and library versions round differently
 

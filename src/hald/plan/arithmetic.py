@@ -1,9 +1,9 @@
 """The plan's arithmetic: the part of a store that an SLC means, AdamW's memory, logits that are kept."""
 
+from hald.config.settings import Labels
 from hald.errors import UserError
-from hald.plan.settings import Labels
-from hald.plan.training_settings import Evaluation
-from hald.specs.labels import LabelsSpec
+from hald.evaluation.settings import Evaluation
+from hald.labels.spec import LabelsSpec
 
 
 def pool_size(labels: LabelsSpec, ipc: int, slc: int, rounding: str) -> int:

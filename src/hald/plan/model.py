@@ -7,22 +7,22 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
+from hald.analysis.spec import AnalysisSpec
+from hald.config.read import suggest
+from hald.config.settings import Jobs
+from hald.datasets.spec import DatasetSpec
 from hald.errors import UserError
+from hald.evaluation.spec import RunSpec
 from hald.files import read_json, write_json
+from hald.labels.spec import LabelsSpec
+from hald.plain import from_dict, to_dict
 from hald.plan.blocks import Block
-from hald.plan.config import suggest
-from hald.plan.settings import Jobs
 from hald.plan.stage import Needs
 from hald.plan.stages import STAGES
-from hald.specs.analysis import AnalysisSpec
-from hald.specs.base import from_dict, to_dict
-from hald.specs.dataset import DatasetSpec
-from hald.specs.figure import FigureSpec
-from hald.specs.images import ImagesSpec, RankingSpec, StatisticsSpec, UnitsSpec
-from hald.specs.labels import LabelsSpec
-from hald.specs.run import RunSpec
-from hald.specs.table import TableSpec
-from hald.specs.teacher import TeacherSpec
+from hald.report.figure_spec import FigureSpec
+from hald.report.spec import TableSpec
+from hald.squeeze.spec import TeacherSpec
+from hald.synthesis.spec import ImagesSpec, RankingSpec, StatisticsSpec, UnitsSpec
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,15 @@
 """The stages of the pipeline, in order: where each keeps its results, what they are made from, who makes them."""
 
+from hald.analysis.spec import AnalysisSpec
+from hald.datasets.spec import DatasetSpec
+from hald.evaluation.spec import RunSpec
+from hald.labels.spec import LabelsSpec
 from hald.plan.arithmetic import views_behind
 from hald.plan.stage import AnyStage, Blocks, Need, Needs, Stage
-from hald.specs.analysis import AnalysisSpec
-from hald.specs.dataset import DatasetSpec
-from hald.specs.figure import FigureSpec
-from hald.specs.images import (
+from hald.report.figure_spec import FigureSpec
+from hald.report.spec import TableSpec
+from hald.squeeze.spec import TeacherSpec, WeightsSpec
+from hald.synthesis.spec import (
     FromRanking,
     FromUnits,
     ImagesSpec,
@@ -16,14 +20,10 @@ from hald.specs.images import (
     StatisticsSpec,
     UnitsSpec,
 )
-from hald.specs.labels import LabelsSpec
-from hald.specs.run import RunSpec
-from hald.specs.table import TableSpec
-from hald.specs.teacher import TeacherSpec, WeightsSpec
 
 FORMATS = ("csv", "md", "tex", "html", "records.html")
 DRAWN = ("png", "svg", "pdf")
-READERS = {"real": "real", "external": "external", "rded": "rded", "patches": "patches"}  # the others are optimised
+READERS = {name: f"methods.{name}" for name in ("real", "external", "rded", "patches")}  # the others are optimised
 
 
 def _data_and(spec: RankingSpec | StatisticsSpec) -> Needs:
@@ -105,7 +105,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/datasets/{slug}",
             lambda spec, unit, kept: ["manifest.json"],
             lambda spec: {},
-            lambda spec: "hald.data.prepare:make",
+            lambda spec: "hald.datasets.prepare:make",
             part=lambda spec: f"dataset.{spec.source}",
             timed=False,
         ),
@@ -116,7 +116,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/weights",
             lambda spec, unit, kept: [f"{spec.name}.safetensors"],
             lambda spec: {},
-            lambda spec: "hald.weights_download:make",
+            lambda spec: "hald.squeeze.weights_download:make",
             timed=False,
         ),
         Stage(
@@ -126,7 +126,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/teachers/{slug}",
             lambda spec, unit, kept: ["teacher.json"],
             _for_teacher,
-            lambda spec: "hald.squeeze:make",
+            lambda spec: "hald.squeeze.train:make",
             part=lambda spec: "squeeze",
             checkpoint=lambda spec, unit: ("checkpoint.json", spec.recipe.epochs if spec.recipe else 1),
         ),
@@ -148,7 +148,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/statistics/{slug}",
             lambda spec, unit, kept: ["statistics.json"],
             _data_and,
-            lambda spec: "hald.synthesis.statistics:make",
+            lambda spec: "hald.synthesis.class_statistics:make",
             part=lambda spec: "statistics",
         ),
         Stage(
@@ -158,7 +158,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/units/{slug}",
             lambda spec, unit, kept: [f"{unit:05d}.npz"],
             _for_units,
-            lambda spec: f"hald.synthesis.{spec.method}:make",
+            lambda spec: f"hald.synthesis.methods.{spec.method}:make",
             part=lambda spec: f"recover.{spec.method}",
             blocks=Blocks("units_per_job", 10),
         ),
@@ -169,7 +169,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/images/{slug}.zarr",
             lambda spec, unit, kept: ["image_set.json"],
             _for_images,
-            lambda spec: f"hald.synthesis.{READERS.get(spec.method, 'collect')}:make",
+            lambda spec: f"hald.synthesis.{READERS.get(spec.method, 'from_units')}:make",
             part=lambda spec: f"synthesis.{spec.method}",
         ),
         Stage(
@@ -191,7 +191,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/runs/{slug}",
             _record,
             _for_run,
-            lambda spec: "hald.train.run:make",
+            lambda spec: "hald.evaluation.train:make",
             part=lambda spec: "evaluate",
             blocks=Blocks("seeds_per_job", 3),
             checkpoint=lambda spec, unit: (f"seed-{unit}/checkpoint.json", spec.epochs),
@@ -213,7 +213,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/tables",
             lambda spec, unit, kept: [f".meaning/{spec.id}.json", *(f"{spec.id}.{suffix}" for suffix in FORMATS)],
             _for_table,
-            lambda spec: "hald.tables:make",
+            lambda spec: "hald.report.tables:make",
             part=lambda spec: "tables",
             timed=False,
             fixed_name=True,
@@ -225,7 +225,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/figures",
             lambda spec, unit, kept: [f".meaning/{spec.id}.json", *(f"{spec.id}.{suffix}" for suffix in DRAWN)],
             _for_figure,
-            lambda spec: "hald.figures:make",
+            lambda spec: "hald.report.figure:make",
             part=lambda spec: "figures",
             timed=False,
             fixed_name=True,

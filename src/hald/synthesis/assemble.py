@@ -7,17 +7,17 @@ from typing import Any
 
 import torch
 
-from hald.data.reader import PreparedDataset
+from hald.datasets.reader import PreparedDataset
 from hald.files import publish_dir
 from hald.jobs.job import Job
 from hald.jobs.log import Progress, log
 from hald.jobs.signals import StopRequest
-from hald.specs.base import to_dict
-from hald.specs.images import ImagesSpec
-from hald.synthesis.build import Unit, write_arrays, write_record
+from hald.plain import to_dict
 from hald.synthesis.grade import grade
-from hald.synthesis.imageset import ImageSet
+from hald.synthesis.image_set import ImageSet
+from hald.synthesis.image_set_writer import Unit, write_arrays, write_record
 from hald.synthesis.preview import draw_sheet
+from hald.synthesis.spec import ImagesSpec
 
 
 def assemble(

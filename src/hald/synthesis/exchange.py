@@ -13,14 +13,14 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
-from hald.data.reader import open_dataset
+from hald.datasets.reader import open_dataset
 from hald.errors import UserError
 from hald.files import explained, file_digest, filled, write_atomic
 from hald.jobs.job import Job
-from hald.specs.images import FromFolder, ImagesSpec
-from hald.synthesis import external
-from hald.synthesis.folder import folder_digest
-from hald.synthesis.imageset import ImageSet
+from hald.synthesis.class_folders import folder_digest
+from hald.synthesis.image_set import ImageSet
+from hald.synthesis.methods import external
+from hald.synthesis.spec import FromFolder, ImagesSpec
 
 ROW_GROUP = 1000
 

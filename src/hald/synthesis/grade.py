@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from hald.numerics.views import normalize
 from hald.same_origin import require_same_data
-from hald.synthesis.imageset import ImageSet
-from hald.teacher import load_teacher
-from hald.views import normalize
+from hald.squeeze.teacher import load_teacher
+from hald.synthesis.image_set import ImageSet
 
 BATCH = 256
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from hald.synthesis.mosaic import patch_images
+from hald.numerics.views import normalize
+from hald.synthesis.mosaics import patch_images
+from hald.synthesis.optimiser.teachers import Bench
 from hald.synthesis.ranking import open_ranking
-from hald.synthesis.recover import Bench
-from hald.views import normalize
 
 
 def patch_starts(bench: Bench) -> Callable[[Tensor, int], Tensor]:

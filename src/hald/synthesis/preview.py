@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw
 
 from hald.files import write_atomic
 from hald.jobs.job import Job
-from hald.specs.images import PreviewSpec
+from hald.synthesis.spec import PreviewSpec
 
 CLASSES, IMAGES = 20, 10  # at most
 CELL, GAP, NAME = 64, 2, 110  # pixels: an image, between images, room for a name

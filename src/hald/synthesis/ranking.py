@@ -14,16 +14,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hald.data.crops import CropRequest, Crops
-from hald.data.reader import PreparedDataset, open_dataset
-from hald.device import setup
-from hald.draws import Floats, Ints, permutation, uniforms
+from hald.datasets.reader import PreparedDataset, open_dataset
+from hald.datasets.training_crops import CropRequest, Crops
 from hald.jobs.job import Job
+from hald.numerics.device import setup
+from hald.numerics.random_streams import Floats, Ints, permutation, uniforms
+from hald.numerics.views import CROP_WIDTH, crop_boxes, normalize
 from hald.same_origin import require_same_data
-from hald.specs.images import RankingSpec
-from hald.synthesis.units import Arrays, compute_units, load_unit, require_digest
-from hald.teacher import load_teacher
-from hald.views import CROP_WIDTH, crop_boxes, normalize
+from hald.squeeze.teacher import load_teacher
+from hald.synthesis.spec import RankingSpec
+from hald.synthesis.unit_files import Arrays, compute_units, load_unit, require_digest
 
 BATCH = 256
 SQUARE = (1.0, 1.0)

@@ -1,0 +1,185 @@
+"""An evaluation of the config at one (dataset, student, IPC, SLC): stages, loss and rates of a run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hald.config.published import Published, Setting
+from hald.errors import UserError
+from hald.evaluation.settings import Evaluation
+from hald.evaluation.spec import AdaptiveSpec, LossSpec, Stage
+
+SOFT_ALONE = ("loss", "temperature", "kd_scale", "sampling")  # settings of soft stages
+LENGTHS = ("hard_epochs", "first_epochs", "last_epochs")
+DECIDED_BY = {"adaptive": "adaptive", "alternating": "alternate"}  # orders whose stages have no given lengths
+PLAIN = ("weight_decay", "sampling", "top_k", "precision", "compile")
+
+
+@dataclass(frozen=True)
+class Where:
+    """What published settings depend on."""
+
+    dataset: str
+    arch: str
+    ipc: int
+    slc: int
+    per_image: float  # labels that are stored of each image at that SLC
+
+
+def protocol(evaluation: Evaluation, epochs: int, where: Where, published: Published) -> dict[str, Any]:
+    """The fields of a RunSpec that its evaluation decides; `epochs` is the experiment's own number of them."""
+    epochs = evaluation.epochs or epochs
+    rates = {
+        name: _chosen(getattr(evaluation, name), published.rate(name, where.dataset, where.arch, where.ipc))
+        for name in ("lr", "eta")
+    }
+    hard = _hard_epochs(evaluation, epochs, where, published)
+    origin = {name: setting.origin for name, setting in rates.items()}
+    if "-" in evaluation.order:
+        origin["hard_epochs"] = hard.origin
+    if evaluation.label_uses and hard.value == 0:  # labels enough for all epochs
+        evaluation = replace(evaluation, order="soft")
+    stages = stages_of(evaluation, epochs, int(hard.value))
+    has_soft, has_hard = (any(stage.kind == kind for stage in stages) for kind in ("soft", "hard"))
+    if not has_soft:  # what a training does not use has one value, so that the same training has one key
+        evaluation = replace(evaluation, **{name: getattr(Evaluation(), name) for name in SOFT_ALONE})
+    return {
+        "stages": stages,
+        "epochs": epochs,
+        "adaptive": _adaptive(evaluation, epochs, where) if evaluation.order == "adaptive" else None,
+        "loss": LOSSES[evaluation.loss](evaluation),
+        "origin": origin,
+        "handover": evaluation.handover if len(stages) > 1 else "carry",
+        "smoothing": evaluation.smoothing if has_hard else 0.0,
+        "hard_temperature": _temperature(evaluation) if has_hard else 1.0,
+        **{name: setting.value for name, setting in rates.items()},
+        **{name: getattr(evaluation, name) for name in PLAIN},
+    }
+
+
+def uses_labels(decided: dict[str, Any]) -> bool:
+    """Whether a training looks at soft labels: in a soft stage, or for the temperature of its hard one."""
+    return any(stage.kind == "soft" for stage in decided["stages"]) or decided["hard_temperature"] is None
+
+
+def _temperature(evaluation: Evaluation) -> float | None:
+    return None if isinstance(evaluation.hard_temperature, str) else evaluation.hard_temperature
+
+
+def _chosen(value: float | None, published: Setting) -> Setting:
+    """The experiment's own value where it gives one; it keeps the published value's origin if it is the same."""
+    if value is None or value == published.value:
+        return published
+    return Setting(value, "experiment")
+
+
+def _hard_epochs(evaluation: Evaluation, epochs: int, where: Where, published: Published) -> Setting:
+    kinds = evaluation.order.split("-")
+    usual = Setting(epochs if kinds == ["hard"] else 0, "recommended")
+    if len(kinds) > 1:
+        usual = published.hard_epochs(where.dataset, where.slc, epochs)
+    asked = evaluation.hard_epochs
+    if evaluation.label_uses:
+        if asked is not None or len(kinds) < 2:
+            raise UserError(
+                "label_uses decides how many epochs of a mixed order are hard: leave hard_epochs empty, and set "
+                "e.g. order: soft-hard-soft"
+            )
+        soft = round(evaluation.label_uses * where.per_image)
+        return Setting(max(epochs - max(soft, kinds.count("soft")), 0), "experiment")
+    return _chosen(_at_slc(asked, where.slc) if isinstance(asked, dict) else asked, usual)
+
+
+def _at_slc(value: dict[int, int], slc: int) -> int:
+    """The entry at or below an SLC, or the lowest one."""
+    if not value:
+        raise UserError("a map from SLC to epochs needs at least one entry, e.g. {10: 150}")
+    return value[max((known for known in value if known <= slc), default=min(value))]
+
+
+def stages_of(evaluation: Evaluation, epochs: int, hard: int) -> tuple[Stage, ...]:
+    """The stages of a training. Soft-hard-soft: [soft // 2, hard, soft - soft // 2] (paper)."""
+    if evaluation.order in DECIDED_BY:
+        _refuse_lengths(evaluation)
+    if evaluation.order == "adaptive":
+        return tuple(Stage(kind, None) for kind in ("soft", "hard", "soft"))
+    if evaluation.order == "alternating":
+        return _alternating(evaluation, epochs)
+    kinds = evaluation.order.split("-")
+    soft = epochs - hard
+    if (hard > 0) != ("hard" in kinds) or (soft > 0) != ("soft" in kinds):
+        raise UserError(
+            f"order '{evaluation.order}' does not go with {epochs} epochs of which {hard} are hard; "
+            f"set hard_epochs between 1 and {epochs - 1} for mixed orders, and leave it empty for 'soft' and 'hard'"
+        )
+    lengths = [{"soft": soft, "hard": hard}[kind] for kind in kinds]
+    if kinds[0] == kinds[-1] and len(kinds) > 1:
+        lengths[0], lengths[-1] = _parts(evaluation, lengths[0])
+    elif evaluation.first_epochs or evaluation.last_epochs:
+        raise UserError(
+            f"order '{evaluation.order}' has each kind of stage once: leave first_epochs and last_epochs empty"
+        )
+    return tuple(Stage(kind, length) for kind, length in zip(kinds, lengths, strict=True))
+
+
+def _refuse_lengths(evaluation: Evaluation) -> None:
+    """Of an order that decides itself how long its stages are."""
+    given = [name for name in LENGTHS if getattr(evaluation, name) is not None]
+    if given:
+        order = evaluation.order
+        raise UserError(f"order '{order}' follows from `{DECIDED_BY[order]}`: leave {' and '.join(given)} empty")
+
+
+def _parts(evaluation: Evaluation, together: int) -> tuple[int, int]:
+    """Lengths of the first and the last stage, which share `together` epochs."""
+    first, last = evaluation.first_epochs, evaluation.last_epochs
+    first = first if first is not None else together - last if last is not None else together // 2
+    last = together - first if last is None else last
+    if first + last != together or first < 1 or last < 1:
+        kind = evaluation.order.split("-")[0]
+        raise UserError(
+            f"stage lengths do not add up: first {first} and last {last} epochs must share the {together} {kind} "
+            f"epochs of order '{evaluation.order}', one each at least; change first_epochs, last_epochs or hard_epochs"
+        )
+    return first, last
+
+
+def _alternating(evaluation: Evaluation, epochs: int) -> tuple[Stage, ...]:
+    """Soft and hard in turn, the last stretch cut short where it must be."""
+    kinds = ("soft", "hard") if evaluation.alternate_first == "soft" else ("hard", "soft")
+    starts = range(0, epochs, evaluation.alternate)
+    return tuple(Stage(kinds[i % 2], min(evaluation.alternate, epochs - start)) for i, start in enumerate(starts))
+
+
+def _adaptive(evaluation: Evaluation, epochs: int, where: Where) -> AdaptiveSpec:
+    settings = evaluation.adaptive
+    if 3 * settings.shortest > epochs:
+        raise UserError(
+            f"order 'adaptive' has three stages of at least {settings.shortest} epochs, the training has {epochs}; "
+            f"lower adaptive: shortest"
+        )
+    if settings.held_out >= where.ipc:
+        raise UserError(f"adaptive: held_out {settings.held_out} leaves nothing to train on at IPC {where.ipc}")
+    return AdaptiveSpec(**vars(settings))
+
+
+def _kl(evaluation: Evaluation) -> LossSpec:
+    return LossSpec("kl", {"temperature": evaluation.temperature, "squared": evaluation.kd_scale == "T2"})
+
+
+def _joint(evaluation: Evaluation) -> LossSpec:
+    more = {"weight": evaluation.joint_weight, "smoothing": evaluation.smoothing}
+    return LossSpec("joint", _kl(evaluation).options | more)
+
+
+def _gift(evaluation: Evaluation) -> LossSpec:
+    return LossSpec("gift", {"weight": evaluation.gift_weight, "mixed": evaluation.gift_label == "mixed"})
+
+
+def _lpqld(evaluation: Evaluation) -> LossSpec:
+    anneal = evaluation.anneal
+    options = {"start": evaluation.temperature, "factor": anneal.factor, "every": anneal.every, "floor": anneal.floor}
+    return LossSpec("lpqld", options)
+
+
+LOSSES: dict[str, Callable[[Evaluation], LossSpec]] = {"kl": _kl, "joint": _joint, "gift": _gift, "lpqld": _lpqld}
