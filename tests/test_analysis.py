@@ -15,12 +15,18 @@ from torch import Tensor, nn
 
 from conftest import labels_spec, layer_seeds, make_labels, run_spec
 from hald.analysis import color_jitter as jitter
-from hald.analysis import consistency, drift, embedding, gradients, landscape, lvsd, theory
+from hald.analysis import consistency
 from hald.analysis import labels_by_image as stored
 from hald.analysis.frozen_network import Probe
+from hald.analysis.kinds.drift import compute as drift
+from hald.analysis.kinds.embedding import compute as embedding
+from hald.analysis.kinds.gradients import compute as gradients
+from hald.analysis.kinds.landscape import compute as landscape
+from hald.analysis.kinds.lvsd import compute as lvsd
+from hald.analysis.kinds.theory import compute as theory
+from hald.analysis.kinds.updates.compute import measure_logits, measure_steps, size_of
 from hald.analysis.random_crops import CropRule, draw_crops
 from hald.analysis.spec import AnalysisSpec
-from hald.analysis.updates import measure_logits, measure_steps, size_of
 from hald.errors import UserError
 from hald.evaluation.batches import Batch
 from hald.evaluation.hard_batches import HardBatches

@@ -60,8 +60,8 @@ REACH = {
     "hald.squeeze.train": {"squeeze"},
     "hald.squeeze.weights_download": set(),
     "hald.synthesis.class_statistics": {"statistics", "recover.lpld"},
-    "hald.synthesis.methods.rded": {"synthesis.rded"},
-    "hald.synthesis.methods.fadrm": {"recover.fadrm"},
+    "hald.synthesis.methods.rded.compute": {"synthesis.rded"},
+    "hald.synthesis.methods.fadrm.compute": {"recover.fadrm"},
 }
 
 

@@ -17,8 +17,9 @@ import pytest
 from chain import make_chain
 from conftest import ROOT, Project, copy_project
 from hald.code_digests import code_digests, read_sources
-from hald.pipeline import Plan, ledger
+from hald.pipeline import Plan
 from hald.plain import to_dict
+from hald.plan import ledger
 from hald.plan.ledger import LEDGER, STAGES, code_name, versions_of
 from test_code_digests import STAGES as MODULES
 
@@ -132,17 +133,17 @@ def with_other_arithmetic(source: str) -> str:
         "hald.squeeze.train",
         "hald.synthesis.ranking",
         "hald.synthesis.class_statistics",
-        "hald.synthesis.methods.sre2l",
-        "hald.synthesis.methods.lpld",
-        "hald.synthesis.methods.fadrm",
+        "hald.synthesis.methods.sre2l.compute",
+        "hald.synthesis.methods.lpld.compute",
+        "hald.synthesis.methods.fadrm.compute",
         "hald.synthesis.from_units",
-        "hald.synthesis.methods.rded",
-        "hald.synthesis.methods.patches",
-        "hald.synthesis.methods.real",
-        "hald.synthesis.methods.external",
+        "hald.synthesis.methods.rded.compute",
+        "hald.synthesis.methods.patches.compute",
+        "hald.synthesis.methods.real.compute",
+        "hald.synthesis.methods.external.compute",
         "hald.labels.relabel",
         "hald.evaluation.train",
-        "hald.analysis.theory",
+        "hald.analysis.kinds.theory.compute",
         "hald.numerics.views",
         "hald.report.tables",
     ],
@@ -315,18 +316,28 @@ def test_bless_needs_a_checkout_and_a_stage(tmp_path: Path, forks: "subprocess.P
 CONSTANTS = {
     "hald.analysis.consistency": ("turn = 0", "turn = 1", "analysis_crop_consistency", "analysis"),
     "hald.analysis.random_crops": ("CROP_WIDTH + 1 :]", "CROP_WIDTH + 2 :]", "analysis_lvsd", "analysis"),
-    "hald.analysis.drift": ("True)[1]", "True)[2]", "analysis_drift", "analysis"),
-    "hald.analysis.embedding": (") < 2 or", ") < 3 or", "analysis_embedding", "analysis"),
-    "hald.analysis.gradients": (" lr=1e-3", " lr=0.0015", "analysis_gradients", "analysis"),
+    "hald.analysis.kinds.drift.compute": ("True)[1]", "True)[2]", "analysis_drift", "analysis"),
+    "hald.analysis.kinds.embedding.compute": (") < 2 or", ") < 3 or", "analysis_embedding", "analysis"),
+    "hald.analysis.kinds.gradients.compute": (" lr=1e-3", " lr=0.0015", "analysis_gradients", "analysis"),
     "hald.analysis.color_jitter": ("range(4):", "range(5):", "analysis_lvsd", "analysis"),
-    "hald.analysis.kinds": ("= 100 * drift", "= 101 * drift", "analysis_lvsd", "analysis"),
+    "hald.analysis.all_kinds": ("= 100 * drift", "= 101 * drift", "analysis_lvsd", "analysis"),
     "hald.analysis.subjects": ("teacher(0)", "teacher(1)", "analysis_gradients", "analysis"),
-    "hald.analysis.landscape": ("-1, 1, resolution", "-1, 2, resolution", "analysis_landscape", "analysis"),
-    "hald.analysis.lvsd": ("correction=1)", "correction=0)", "analysis_lvsd", "analysis"),
+    "hald.analysis.kinds.landscape.compute": (
+        "-1, 1, resolution",
+        "-1, 2, resolution",
+        "analysis_landscape",
+        "analysis",
+    ),
+    "hald.analysis.kinds.lvsd.compute": ("correction=1)", "correction=0)", "analysis_lvsd", "analysis"),
     "hald.analysis.frozen_network": ("range(0, len", "range(1, len", "analysis_crop_consistency", "analysis"),
     "hald.analysis.labels_by_image": ("range(0, count", "range(1, count", "analysis_theory", "analysis"),
-    "hald.analysis.theory": ("scatter(1, labels", "scatter(2, labels", "analysis_theory", "analysis"),
-    "hald.analysis.updates": ("kept.sum(dim=1, keepdim", "kept.sum(dim=2, keepdim", "analysis_updates", "analysis"),
+    "hald.analysis.kinds.theory.compute": ("scatter(1, labels", "scatter(2, labels", "analysis_theory", "analysis"),
+    "hald.analysis.kinds.updates.compute": (
+        "kept.sum(dim=1, keepdim",
+        "kept.sum(dim=2, keepdim",
+        "analysis_updates",
+        "analysis",
+    ),
     "hald.numerics.checkpoint": ("integers(2**63", "integers(3**63", "squeeze_sgd", "squeeze"),
     "hald.datasets.training_crops": ("transpose(2, 0", "transpose(3, 0", "ranking_of_encoded_images", "ranking"),
     "hald.datasets.decode": ("shape[:2]", "shape[:3]", "dataset_torchvision", "dataset.torchvision"),
@@ -366,8 +377,13 @@ CONSTANTS = {
         "synthesis.real",
     ),
     "hald.synthesis.image_set_writer": ("shape=(count, 3, size", "shape=(count, 4, size", "real", "synthesis.real"),
-    "hald.synthesis.methods.external": ("transpose(0, 3", "transpose(1, 3", "external_sorted", "synthesis.external"),
-    "hald.synthesis.methods.fadrm": ("sizes[0])", "sizes[1])", "optimised_fadrm", "recover.fadrm"),
+    "hald.synthesis.methods.external.compute": (
+        "transpose(0, 3",
+        "transpose(1, 3",
+        "external_sorted",
+        "synthesis.external",
+    ),
+    "hald.synthesis.methods.fadrm.compute": ("sizes[0])", "sizes[1])", "optimised_fadrm", "recover.fadrm"),
     "hald.synthesis.class_folders": ("match[1] or", "match[2] or", "external_numbered", "synthesis.external"),
     "hald.synthesis.grade": ("ipc > 1 else", "ipc > 2 else", "real", "synthesis.real"),
     "hald.synthesis.image_set": ("label + 1) *", "label + 2) *", "real", "synthesis.real"),
@@ -377,7 +393,7 @@ CONSTANTS = {
         "optimised_sre2l_patches",
         "recover.sre2l",
     ),
-    "hald.synthesis.methods.lpld": ("images, 3, spec", "images, 4, spec", "optimised_lpld", "recover.lpld"),
+    "hald.synthesis.methods.lpld.compute": ("images, 3, spec", "images, 4, spec", "optimised_lpld", "recover.lpld"),
     "hald.synthesis.optimiser.bn_matching": ("view(1, -1", "view(2, -1", "optimised_sre2l_per_image", "recover.sre2l"),
     "hald.synthesis.mosaics": (
         "new_zeros(ipc, 3, size",
@@ -393,15 +409,20 @@ CONSTANTS = {
     ),
     "hald.synthesis.patch_start": ("image + 1)", "image + 2)", "optimised_sre2l_patches", "recover.sre2l"),
     "hald.synthesis.ranking": ("-1]) // 2", "-1]) // 3", "ranking_two", "ranking"),
-    "hald.synthesis.methods.rded": ("factor**2, spec", "factor**3, spec", "chosen_rded_mosaic", "synthesis.rded"),
-    "hald.synthesis.methods.real": ("transpose(0, 3", "transpose(1, 3", "real", "synthesis.real"),
+    "hald.synthesis.methods.rded.compute": (
+        "factor**2, spec",
+        "factor**3, spec",
+        "chosen_rded_mosaic",
+        "synthesis.rded",
+    ),
+    "hald.synthesis.methods.real.compute": ("transpose(0, 3", "transpose(1, 3", "real", "synthesis.real"),
     "hald.synthesis.optimiser.teachers": (
         "shape = (1, -1",
         "shape = (2, -1",
         "optimised_sre2l_per_image",
         "recover.sre2l",
     ),
-    "hald.synthesis.methods.sre2l": (
+    "hald.synthesis.methods.sre2l.compute": (
         "labels), 3, spec",
         "labels), 4, spec",
         "optimised_sre2l_per_image",

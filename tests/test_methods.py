@@ -36,7 +36,9 @@ from hald.preflight import check_images
 from hald.squeeze.teacher import load_teacher
 from hald.synthesis.class_statistics import ClassMoments, load_statistics
 from hald.synthesis.image_set import open_set
-from hald.synthesis.methods import fadrm, lpld, sre2l
+from hald.synthesis.methods.fadrm import compute as fadrm
+from hald.synthesis.methods.lpld import compute as lpld
+from hald.synthesis.methods.sre2l import compute as sre2l
 from hald.synthesis.optimiser.bn_matching import bn_layers
 from hald.synthesis.optimiser.crops_and_rolls import draw_jitter, matrices, view_of
 from hald.synthesis.optimiser.loop import Problem, optimise

@@ -370,7 +370,7 @@ def test_the_other_subject_of_a_pair_gives_a_landscape_its_direction(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four subjects are two pairs, whose networks are told apart by their places."""
-    from hald.analysis import kinds
+    from hald.analysis import all_kinds as kinds
 
     subjects = [subject(1 + i % 2, images=f"set{i // 2}") for i in range(4)]
     lab = Lab(spec_of("landscape", subjects), folders, CPU)
@@ -392,7 +392,7 @@ def test_the_other_subject_of_a_pair_gives_a_landscape_its_direction(
 
 
 def test_laws_about_several_labels_of_an_image_need_several(folders: Folders) -> None:
-    from hald.analysis.kinds import laws
+    from hald.analysis.all_kinds import laws
 
     lab = Lab(spec_of("theory", [subject(2, slc=3)]), folders, CPU)
     with pytest.raises(UserError, match=r"SLC 3 at IPC 2 gives 1 for each, ask for slc: 4 or more"):
@@ -400,7 +400,7 @@ def test_laws_about_several_labels_of_an_image_need_several(folders: Folders) ->
 
 
 def test_a_student_agrees_with_itself(folders: Folders) -> None:
-    from hald.analysis.kinds import KINDS as FOUND
+    from hald.analysis.all_kinds import KINDS as FOUND
 
     spec = spec_of("reference_consistency", [subject(2), subject(1)])
     itself, other = (FOUND[spec.kind](Lab(spec, folders, CPU), number) for number in range(2))

@@ -50,9 +50,8 @@ def changed(a: Plan, b: Plan) -> set[str]:
 
 
 def test_neither_torch_nor_snakemake_is_imported() -> None:
-    code = (
-        "import sys, hald.pipeline; hald.pipeline.make_plan(); print(sorted({'torch', 'snakemake', 'zarr'} & set(sys.modules)))"
-    )
+    found = "sorted({'torch', 'snakemake', 'zarr'} & set(sys.modules))"
+    code = f"import sys, hald.pipeline; hald.pipeline.make_plan(); print({found})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -3,7 +3,7 @@
 import shutil
 import time
 
-from hald.analysis.kinds import KINDS
+from hald.analysis.all_kinds import KINDS
 from hald.analysis.spec import AnalysisSpec
 from hald.analysis.subjects import Lab
 from hald.code_digests import versions

@@ -23,7 +23,9 @@ from hald.synthesis.spec import (
 
 FORMATS = ("csv", "md", "tex", "html", "records.html")
 DRAWN = ("png", "svg", "pdf")
-READERS = {name: f"methods.{name}" for name in ("real", "external", "rded", "patches")}  # the others are optimised
+READERS = {
+    name: f"methods.{name}.compute" for name in ("real", "external", "rded", "patches")
+}  # the others are optimised
 
 
 def _data_and(spec: RankingSpec | StatisticsSpec) -> Needs:
@@ -158,7 +160,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/units/{slug}",
             lambda spec, unit, kept: [f"{unit:05d}.npz"],
             _for_units,
-            lambda spec: f"hald.synthesis.methods.{spec.method}:make",
+            lambda spec: f"hald.synthesis.methods.{spec.method}.compute:make",
             part=lambda spec: f"recover.{spec.method}",
             blocks=Blocks("units_per_job", 10),
         ),

@@ -19,7 +19,7 @@ from hald.files import explained, file_digest, filled, write_atomic
 from hald.jobs.job import Job
 from hald.synthesis.class_folders import folder_digest
 from hald.synthesis.image_set import ImageSet
-from hald.synthesis.methods import external
+from hald.synthesis.methods.external import compute as external
 from hald.synthesis.spec import FromFolder, ImagesSpec
 
 ROW_GROUP = 1000

@@ -14,16 +14,16 @@ import torch
 from PIL import Image
 
 from hald.analysis.consistency import FLIPPED, crop_consistency, model_consistency
-from hald.analysis.drift import as_picture, crop_pictures, drift_examples, most_drifting
-from hald.analysis.embedding import embedding
-from hald.analysis.gradients import gradient_similarity, released_spec
+from hald.analysis.kinds.drift.compute import as_picture, crop_pictures, drift_examples, most_drifting
+from hald.analysis.kinds.embedding.compute import embedding
+from hald.analysis.kinds.gradients.compute import gradient_similarity, released_spec
+from hald.analysis.kinds.landscape.compute import landscape, make_plane
+from hald.analysis.kinds.lvsd.compute import lvsd, paper_definition, varied_definition
+from hald.analysis.kinds.theory.compute import deviation_law, effective_sample_size, inversion, variance_law
+from hald.analysis.kinds.updates.compute import update_sizes
 from hald.analysis.labels_by_image import image_labels, image_logits, view_losses
-from hald.analysis.landscape import landscape, make_plane
-from hald.analysis.lvsd import lvsd, paper_definition, varied_definition
 from hald.analysis.spec import Subject
 from hald.analysis.subjects import Lab
-from hald.analysis.theory import deviation_law, effective_sample_size, inversion, variance_law
-from hald.analysis.updates import update_sizes
 from hald.errors import UserError
 from hald.evaluation.spec import RunSpec
 from hald.evaluation.train import load_material

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hald.analysis.lvsd import total_variance
+from hald.analysis.kinds.lvsd.compute import total_variance
 from hald.errors import UserError
 from hald.numerics.random_streams import Floats, Ints
 
