@@ -107,7 +107,7 @@ class Chain:
         for file in declared:  # as Snakemake does
             file.parent.mkdir(parents=True, exist_ok=True)
         work = Job.read(json.loads(json.dumps(graph.job(job).plain())))
-        with self.around(work.part or job.stage, work.units[max(work.units)][0]):
+        with self.around(work.parts, work.units[max(work.units)][0]):
             work.run()
             work.sign()
 

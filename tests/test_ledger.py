@@ -20,8 +20,8 @@ from hald.code_digests import code_digests, read_sources
 from hald.pipeline import Plan
 from hald.plain import to_dict
 from hald.plan import ledger
-from hald.plan.ledger import LEDGER, STAGES, code_name, versions_of
-from test_code_digests import STAGES as MODULES
+from hald.plan.ledger import LEDGER, code_name, keyed_parts, versions_of
+from test_code_digests import changed_stages, imports
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 
@@ -35,8 +35,8 @@ def test_the_name_of_code_is_its_newest_version_or_itself(tmp_path: Path, monkey
 
 
 def test_every_stage_has_a_ledger() -> None:
-    assert sorted(path.stem for path in LEDGER.iterdir()) == sorted(STAGES)
-    for stage in STAGES:
+    assert sorted(path.stem for path in LEDGER.iterdir()) == sorted(keyed_parts())
+    for stage in keyed_parts():
         versions = versions_of(stage)
         assert [entry["version"] for entry in versions] == list(range(1, len(versions) + 1)) != []
         for entry in versions:
@@ -91,8 +91,8 @@ def planned(folder: Path) -> Plan:
 def stage_of(table: str, spec: Any) -> str:
     kinds = {"datasets": "dataset.imagefolder", "teachers": "squeeze", "rankings": "ranking", "labels": "relabel"}
     kinds |= {"runs": "evaluate", "analyses": "analysis", "statistics": "statistics"}
-    method = {"units": "recover", "images": "synthesis"}
-    return kinds.get(table) or f"{method[table]}.{spec.method}"
+    optimised = table == "images" and spec.method in ("sre2l", "lpld", "fadrm")
+    return kinds.get(table) or ("from_units" if optimised else f"method.{spec.method}")
 
 
 def changed_keys(before: Plan, after: Plan) -> set[str]:
@@ -156,13 +156,14 @@ def test_an_edited_line_changes_the_keys_of_its_stages_and_of_those_below(
         (tmp_path / "ledger").mkdir(exist_ok=True)
         (tmp_path / f"ledger/{stage}.json").write_text(json.dumps([{"version": 1, "digests": [digest]}]))
     before, sources = planned(tmp_path), read_sources()
-    assert set(before.code.names.values()) == {f"{stage}:1" for stage in STAGES}
+    assert set(before.code.names.values()) == {f"{part}:1" for part in keyed_parts()}
     sources[module] = with_other_arithmetic(sources[module])
     monkeypatch.setattr("hald.pipeline.code_digests", lambda: code_digests(sources))
     after = planned(tmp_path)
-    assert changed_keys(before, after) == below(before, MODULES[module])
-    names = {stage for stage in STAGES if after.code.names[stage] != f"{stage}:1"}
-    assert names == MODULES[module] - {"tables", "figures"}
+    behind = changed_stages(imports() | {module: f"{imports()[module]}\nADDED = 1\n"}, imports())
+    assert changed_keys(before, after) == below(before, frozenset(behind))
+    names = {part for part in keyed_parts() if after.code.names[part] != f"{part}:1"}
+    assert names == behind - {"tables", "figures"}
 
 
 # ---- hald bless ------------------------------------------------------------------------------------------------------
@@ -217,7 +218,7 @@ def checkout(tmp_path: Path, forks: "subprocess.Popen[str]") -> Checkout:
     for name in ("chain.py", "conftest.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path / "tests")
     for stage, digest in code_digests().items():
-        if stage in STAGES:
+        if stage in keyed_parts():
             file = tmp_path / f"src/hald/ledger/{stage}.json"
             file.write_text(json.dumps([{"version": 1, "digests": [digest]}]))
     known = Checkout(Project(tmp_path), forks)
@@ -374,59 +375,59 @@ CONSTANTS = {
         "finished, ignore_errors=True)",
         "finished, ignore_errors=False)",
         "real",
-        "synthesis.real",
+        "method.real",
     ),
-    "hald.synthesis.image_set_writer": ("shape=(count, 3, size", "shape=(count, 4, size", "real", "synthesis.real"),
+    "hald.synthesis.image_set_writer": ("shape=(count, 3, size", "shape=(count, 4, size", "real", "method.real"),
     "hald.synthesis.methods.external.compute": (
         "transpose(0, 3",
         "transpose(1, 3",
         "external_sorted",
-        "synthesis.external",
+        "method.external",
     ),
-    "hald.synthesis.methods.fadrm.compute": ("sizes[0])", "sizes[1])", "optimised_fadrm", "recover.fadrm"),
-    "hald.synthesis.class_folders": ("match[1] or", "match[2] or", "external_numbered", "synthesis.external"),
-    "hald.synthesis.grade": ("ipc > 1 else", "ipc > 2 else", "real", "synthesis.real"),
-    "hald.synthesis.image_set": ("label + 1) *", "label + 2) *", "real", "synthesis.real"),
+    "hald.synthesis.methods.fadrm.compute": ("sizes[0])", "sizes[1])", "optimised_fadrm", "method.fadrm"),
+    "hald.synthesis.class_folders": ("match[1] or", "match[2] or", "external_numbered", "method.external"),
+    "hald.synthesis.grade": ("ipc > 1 else", "ipc > 2 else", "real", "method.real"),
+    "hald.synthesis.image_set": ("label + 1) *", "label + 2) *", "real", "method.real"),
     "hald.synthesis.optimiser.crops_and_rolls": (
         "per_image else 1",
         "per_image else 2",
         "optimised_sre2l_patches",
-        "recover.sre2l",
+        "method.sre2l",
     ),
-    "hald.synthesis.methods.lpld.compute": ("images, 3, spec", "images, 4, spec", "optimised_lpld", "recover.lpld"),
-    "hald.synthesis.optimiser.bn_matching": ("view(1, -1", "view(2, -1", "optimised_sre2l_per_image", "recover.sre2l"),
+    "hald.synthesis.methods.lpld.compute": ("images, 3, spec", "images, 4, spec", "optimised_lpld", "method.lpld"),
+    "hald.synthesis.optimiser.bn_matching": ("view(1, -1", "view(2, -1", "optimised_sre2l_per_image", "method.sre2l"),
     "hald.synthesis.mosaics": (
         "new_zeros(ipc, 3, size",
         "new_zeros(ipc, 4, size",
         "chosen_patches_hard",
-        "synthesis.patches",
+        "method.patches",
     ),
     "hald.synthesis.optimiser.loop": (
         "problem.start, 0",
         "problem.start, 1",
         "optimised_sre2l_per_image",
-        "recover.sre2l",
+        "method.sre2l",
     ),
-    "hald.synthesis.patch_start": ("image + 1)", "image + 2)", "optimised_sre2l_patches", "recover.sre2l"),
+    "hald.synthesis.patch_start": ("image + 1)", "image + 2)", "optimised_sre2l_patches", "method.sre2l"),
     "hald.synthesis.ranking": ("-1]) // 2", "-1]) // 3", "ranking_two", "ranking"),
     "hald.synthesis.methods.rded.compute": (
         "factor**2, spec",
         "factor**3, spec",
         "chosen_rded_mosaic",
-        "synthesis.rded",
+        "method.rded",
     ),
-    "hald.synthesis.methods.real.compute": ("transpose(0, 3", "transpose(1, 3", "real", "synthesis.real"),
+    "hald.synthesis.methods.real.compute": ("transpose(0, 3", "transpose(1, 3", "real", "method.real"),
     "hald.synthesis.optimiser.teachers": (
         "shape = (1, -1",
         "shape = (2, -1",
         "optimised_sre2l_per_image",
-        "recover.sre2l",
+        "method.sre2l",
     ),
     "hald.synthesis.methods.sre2l.compute": (
         "labels), 3, spec",
         "labels), 4, spec",
         "optimised_sre2l_per_image",
-        "recover.sre2l",
+        "method.sre2l",
     ),
     "hald.synthesis.class_statistics": (
         " spec.seed, 0, count)",

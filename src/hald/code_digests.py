@@ -1,6 +1,6 @@
-"""What made a number: a digest of the code behind each stage, and the versions of libraries.
+"""What made a number: a digest of the code of each part of the package, and the versions of libraries.
 
-The digest covers the parsed source of every module that the stage's entry modules import, directly or not. Docstrings,
+The digest covers the parsed source of every module that the part's entry modules import, directly or not. Docstrings,
 comments, layout and messages do not count. hald.plan.ledger knows which digests compute the same numbers.
 """
 
@@ -16,31 +16,22 @@ from hald.keys import canonical
 
 SOURCE = Path(__file__).parent
 
-# The modules that a stage starts from. `hald.numerics.device` sets threads and numerical flags.
-ENTRY = {
-    "dataset.sklearn_digits": ("hald.datasets.prepare", "hald.datasets.sources.sklearn_digits"),
-    "dataset.torchvision": ("hald.datasets.prepare", "hald.datasets.sources.torchvision"),
-    "dataset.imagefolder": ("hald.datasets.prepare", "hald.datasets.sources.imagefolder"),
-    "dataset.tiny_imagenet": ("hald.datasets.prepare", "hald.datasets.sources.tiny_imagenet"),
-    "dataset.parquet": ("hald.datasets.prepare", "hald.datasets.sources.parquet"),
-    "squeeze": ("hald.squeeze.train", "hald.numerics.device"),
-    "ranking": ("hald.synthesis.ranking", "hald.numerics.device"),
-    "statistics": ("hald.synthesis.class_statistics", "hald.numerics.device"),
-    "recover.sre2l": ("hald.synthesis.methods.sre2l.compute", "hald.numerics.device"),
-    "recover.lpld": ("hald.synthesis.methods.lpld.compute", "hald.numerics.device"),
-    "recover.fadrm": ("hald.synthesis.methods.fadrm.compute", "hald.numerics.device"),
-    "synthesis.sre2l": ("hald.synthesis.from_units", "hald.numerics.device"),
-    "synthesis.lpld": ("hald.synthesis.from_units", "hald.numerics.device"),
-    "synthesis.fadrm": ("hald.synthesis.from_units", "hald.numerics.device"),
-    "synthesis.rded": ("hald.synthesis.methods.rded.compute", "hald.numerics.device"),
-    "synthesis.patches": ("hald.synthesis.methods.patches.compute", "hald.numerics.device"),
-    "synthesis.real": ("hald.synthesis.methods.real.compute", "hald.numerics.device"),
-    "synthesis.external": ("hald.synthesis.methods.external.compute", "hald.numerics.device"),
-    "relabel": ("hald.labels.relabel", "hald.numerics.device"),
-    "evaluate": ("hald.evaluation.train", "hald.numerics.device"),
-    "analysis": ("hald.analysis.run", "hald.numerics.device"),
+# The parts of the package that keys name, and the modules that each starts from.
+FIXED: dict[str, tuple[str, ...]] = {
+    "squeeze": ("hald.squeeze.train",),
+    "ranking": ("hald.synthesis.ranking",),
+    "statistics": ("hald.synthesis.class_statistics",),
+    "from_units": ("hald.synthesis.from_units",),
+    "relabel": ("hald.labels.relabel",),
+    "evaluate": ("hald.evaluation.train",),
+    "analysis": ("hald.analysis.run",),
     "tables": ("hald.report.tables",),
     "figures": ("hald.report.figure",),
+}
+# A plug-in is a part of its own, named by the folder's kind and itself; some start from what all of their kind share.
+PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "dataset": ("hald.datasets.sources", ("hald.datasets.prepare",)),
+    "method": ("hald.synthesis.methods", ()),
 }
 
 # Calls whose positional arguments are words for people.
@@ -66,14 +57,32 @@ def read_sources(folder: Path = SOURCE) -> dict[str, str]:
     return sources
 
 
+def entry_modules(sources: Mapping[str, str] | None = None) -> dict[str, tuple[str, ...]]:
+    """The modules that each part starts from: of a plug-in, its module or the `compute` of its folder."""
+    sources = read_sources() if sources is None else sources
+    found = dict(FIXED)
+    for kind, (folder, shared) in PLUGINS.items():
+        inside = (module.removeprefix(f"{folder}.") for module in sources if module.startswith(f"{folder}."))
+        for name in sorted({module.partition(".")[0] for module in inside}):
+            module = f"{folder}.{name}.compute" if f"{folder}.{name}.compute" in sources else f"{folder}.{name}"
+            found[f"{kind}.{name}"] = (*shared, module)
+    return found
+
+
 def code_digests(sources: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Digest of the code behind each stage (of this package, or of given sources)."""
+    """Digest of the code behind each part (of this package, or of given sources)."""
     sources = read_sources() if sources is None else sources
     digests = {}
-    for stage, entries in ENTRY.items():
+    for part, entries in entry_modules(sources).items():
         code = {name: _parsed(sources[name])[0] for name in closure(entries, sources)}
-        digests[stage] = hashlib.sha256(canonical(code).encode()).hexdigest()
+        digests[part] = hashlib.sha256(canonical(code).encode()).hexdigest()
     return digests
+
+
+def digest_of(parts: Iterable[str], digests: Mapping[str, str]) -> str:
+    """One digest of the code of several parts; of one, its own."""
+    own = [digests[part] for part in parts]
+    return own[0] if len(own) == 1 else hashlib.sha256(canonical(own).encode()).hexdigest()
 
 
 def closure(entries: Iterable[str], sources: Mapping[str, str]) -> frozenset[str]:
@@ -128,5 +137,5 @@ def versions(*packages: str) -> dict[str, str]:
 
 if __name__ == "__main__":  # `hald bless` asks earlier commits for their digests, and for the modules behind them
     known = read_sources()
-    behind = {stage: sorted(closure(entries, known)) for stage, entries in ENTRY.items()}
+    behind = {part: sorted(closure(entries, known)) for part, entries in entry_modules(known).items()}
     print(json.dumps({"digests": code_digests(known), "modules": behind}))

@@ -15,13 +15,15 @@ from torch import nn
 
 import hald.analysis.run
 import hald.evaluation.train  # noqa: F401
-from hald.code_digests import ENTRY, closure, read_sources
+from hald.code_digests import closure, entry_modules, read_sources
 from hald.labels.codecs import CODECS
 from hald.networks.build import build_model
 
 # The parts of the package that compute with networks, and those that read or write labels.
-NETWORKS = tuple(part for part, entries in ENTRY.items() if "hald.networks.build" in closure(entries, read_sources()))
-LABELS = ("relabel", "evaluate", "analysis")
+SOURCES = read_sources()
+BEHIND = {part: closure(entries, SOURCES) for part, entries in entry_modules(SOURCES).items()}
+NETWORKS = tuple(part for part, modules in BEHIND.items() if "hald.networks.build" in modules)
+LABELS = tuple(part for part, modules in BEHIND.items() if "hald.labels.store" in modules)
 
 
 @contextlib.contextmanager

@@ -94,7 +94,7 @@ class Bench:
     numbers: list[tuple[str, ...]] = field(default_factory=list)  # all that the last experiment has
     case: str = ""  # that is being run
     storing: dict[str, Any] | None = None  # what cases find is to be stored
-    around: Around = lambda part, file: contextlib.nullcontext()  # entered around every job that is run
+    around: Around = lambda parts, file: contextlib.nullcontext()  # entered around every job that is run
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` gives, remembered."""
@@ -215,7 +215,7 @@ def load_teacher(folder: Path) -> ref.Tiny:
 
 
 Case = Callable[[Bench], Iterator[Check]]
-Parts = tuple[str, ...]  # of the package, as `hald.code_digests.ENTRY` has them: those whose numbers a case checks
+Parts = tuple[str, ...]  # of the package, `hald.code_digests.entry_modules`: those whose numbers a case checks
 CASES: dict[str, tuple[Parts, Case]] = {}
 
 

@@ -78,8 +78,8 @@ def ranking_of_encoded_images(bench: Bench) -> Iterator[Check]:
 
 
 @cases(
-    dict.fromkeys(("rded", "rded_mosaic"), ("synthesis.rded",))
-    | {f"patches_{difficulty}": ("synthesis.patches",) for difficulty in ("medium", "hard", "easy")},
+    dict.fromkeys(("rded", "rded_mosaic"), ("method.rded",))
+    | {f"patches_{difficulty}": ("method.patches",) for difficulty in ("medium", "hard", "easy")},
     rded=({"method": "rded", "factor": 1}, None),
     rded_mosaic=({"method": "rded", "factor": 2}, None),
     patches_medium=({"method": "patches", "factor": 1, "difficulty": "medium"}, "medium"),
@@ -102,7 +102,7 @@ def chosen(bench: Bench, variant: tuple[dict[str, Any], str | None]) -> Iterator
     yield from image_set(bench, settings, torch.stack(images), losses)
 
 
-@case("synthesis.real")
+@case("method.real")
 def real(bench: Bench) -> Iterator[Check]:
     """A random subset."""
     data = bench.data()
@@ -111,7 +111,7 @@ def real(bench: Bench) -> Iterator[Check]:
     yield from image_set(bench, {"method": "real", "seed": 4}, pixels, [math.nan] * len(rows))
 
 
-@case("synthesis.real")
+@case("method.real")
 def real_of_encoded_images(bench: Bench) -> Iterator[Check]:
     """Images of 26 x 20 pixels: resized to 18 by the shorter side, then the centre."""
     encoded, data = bench.encoded()
@@ -130,7 +130,7 @@ ELSEWHERE: dict[str, tuple[str, str, tuple[int, int], str]] = {
 }
 
 
-@cases(("synthesis.external",), **ELSEWHERE)
+@cases(("method.external",), **ELSEWHERE)
 def external(bench: Bench, variant: tuple[str, str, tuple[int, int], str]) -> Iterator[Check]:
     """The first two of three files of every class; larger ones resized by the shorter side, then the centre."""
     folder, file, (height, width), order = variant
@@ -227,9 +227,7 @@ OPTIMISED: dict[str, dict[str, Any]] = {
 }
 
 
-@cases(
-    {name: (f"recover.{own['method']}", f"synthesis.{own['method']}") for name, own in OPTIMISED.items()}, **OPTIMISED
-)
+@cases({name: (f"method.{own['method']}", "from_units") for name, own in OPTIMISED.items()}, **OPTIMISED)
 def optimised(bench: Bench, settings: dict[str, Any]) -> Iterator[Check]:
     """Images after five steps, as optimised units and as the set that is made from them."""
     settings = (RANKED | settings) if settings["method"] != "lpld" and "factor" in settings else settings

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hald.code_digests import ENTRY, SOURCE, closure, code_digests, read_sources
+from hald.code_digests import SOURCE, closure, code_digests, entry_modules, read_sources
 from hald.config.read import suggest
 from hald.errors import UserError
 from hald.files import write_text
-from hald.plan.ledger import STAGES, code_name, ledger_file, version_of, versions_of
+from hald.plan.ledger import code_name, keyed_parts, ledger_file, version_of, versions_of
 from hald.source_changes import Code, Lines, unseen_changes
 
 ROOT = SOURCE.parents[1]
@@ -40,8 +40,10 @@ def bless(names: Sequence[str], everything: bool, new: Sequence[str]) -> int:
     """Bless the stages that are named, or all whose code has changed; 1 if one of them is refused."""
     _require_checkout()
     renewed, digests = _stages(new), code_digests()
-    unknown = [stage for stage in STAGES if version_of(stage, digests[stage]) is None]
-    asked = [stage for stage in STAGES if stage in {*_stages(names), *renewed} or (everything and stage in unknown)]
+    unknown = [stage for stage in keyed_parts() if version_of(stage, digests[stage]) is None]
+    asked = [
+        stage for stage in keyed_parts() if stage in {*_stages(names), *renewed} or (everything and stage in unknown)
+    ]
     if not asked and not everything:
         raise UserError(f"say which stages to bless, or --all. Changed code: {', '.join(unknown) or 'none'}")
     waiting = [stage for stage in asked if stage in unknown or stage in renewed]
@@ -72,9 +74,9 @@ def _require_checkout() -> None:
 def _stages(names: Sequence[str]) -> list[str]:
     """Stages by name; the first part of one stands for all that begin with it."""
     for name in names:
-        if not any(stage == name or stage.startswith(f"{name}.") for stage in STAGES):
-            raise UserError(f"there is no stage '{name}' in the ledger. {suggest(name, STAGES)}")
-    return [stage for stage in STAGES if stage in names or stage.partition(".")[0] in names]
+        if not any(stage == name or stage.startswith(f"{name}.") for stage in keyed_parts()):
+            raise UserError(f"there is no stage '{name}' in the ledger. {suggest(name, keyed_parts())}")
+    return [stage for stage in keyed_parts() if stage in names or stage.partition(".")[0] in names]
 
 
 # ---- golden cases ----------------------------------------------------------------------------------------------------
@@ -95,8 +97,9 @@ def run_goldens(stages: Sequence[str]) -> dict[str, Goldens]:
             wrong[name] = _differences(cases, name, bench)
         context("")
         for at, (module, line) in ran():
-            name, _, part = at.partition("|")
-            for stage in {*chosen.get(name, ())} & {*stages} if not part or part in chosen[name] else ():
+            name, _, of_job = at.partition("|")
+            own = {*chosen.get(name, ())} & {*(of_job.split("+") if of_job else stages)}
+            for stage in own & {*stages}:
                 lines[stage].add((module, line))
     return {
         stage: Goldens(
@@ -158,11 +161,11 @@ def _path(module: str) -> Path:
 
 
 def _around(context: Any, case: str) -> Any:
-    """Lines that a job runs count for its own part of the package alone."""
+    """Lines that a job runs count for its own parts of the package alone."""
 
     @contextlib.contextmanager
-    def around(part: str, _: Path) -> Iterator[None]:
-        context(f"{case}|{part}")
+    def around(parts: Sequence[str], _: Path) -> Iterator[None]:
+        context(f"{case}|{'+'.join(parts)}")
         try:
             yield
         finally:
@@ -182,7 +185,8 @@ def _problem(stage: str, found: Goldens, renewed: bool) -> str:
         return _listed("These numbers are not as expected:", found.wrong)
     if renewed:
         return ""
-    before, sources, entries = blessed(stage), read_sources(), ENTRY[stage]
+    before, sources = blessed(stage), read_sources()
+    entries = entry_modules(sources)[stage]
     if before is None:
         return (
             "No commit has the code that was blessed last, so there is nothing to compare with. Commit the source with "

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from hald.code_digests import code_digests
+from hald.code_digests import code_digests, digest_of
 from hald.errors import UserError
 from hald.files import write_json
 from hald.jobs.claims import Claim
@@ -30,7 +30,7 @@ class Job(Generic[S]):
     stage: str = ""  # name of the rule
     make: str = ""  # function that does the work, as module:name
     key: str = ""
-    part: str = ""  # of the package: whose code it was planned with
+    parts: tuple[str, ...] = ()  # of the package: whose code it was planned with
     code: str = ""  # digest of that code
     code_name: str = ""  # as keys name it
     receipt: Path | None = None  # of a block of units
@@ -78,9 +78,9 @@ class Job(Generic[S]):
 
     def require_planned_code(self) -> None:
         """Refuse to put results of edited code under the key of the code that was planned."""
-        if self.part and code_digests()[self.part] != self.code:
+        if self.parts and digest_of(self.parts, code_digests()) != self.code:
             raise UserError(
-                f"the source code of stage {self.part} changed since this run was planned, so its results would not "
+                f"the source code of stage {self.stage} changed since this run was planned, so its results would not "
                 f"be what their key says. Start snakemake again: it plans with the new code"
             )
 

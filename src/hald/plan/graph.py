@@ -189,7 +189,7 @@ class Graph:
         """All that a job gets to know."""
         plan, (stage, key, block) = self.plan, job
         spec = plan.specs[stage][key]
-        part = STAGES[stage].part(spec)
+        parts = STAGES[stage].parts(spec)
         needs = [need for needs in self.needs(stage, key).values() for need in needs]
         units = Block.named(block).units if block else range(1)
         return Job(
@@ -201,9 +201,9 @@ class Graph:
             stage=stage,
             make=STAGES[stage].make(spec),
             key=key,
-            part=part,
-            code=plan.code.digests.get(part, ""),
-            code_name=plan.code.names.get(part, ""),
+            parts=parts,
+            code=plan.code.digest(parts),
+            code_name=plan.code.name(parts),
             receipt=plan.folder(stage, key) / f"done/{block}.json" if block else None,
             workers=plan.jobs.workers,
             floor=max((plan.floors[need.key] for need in needs if need.stage == "squeeze"), default=0.0),

@@ -2,12 +2,13 @@
 
 import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
 from hald.analysis.spec import AnalysisSpec
+from hald.code_digests import digest_of
 from hald.config.read import suggest
 from hald.config.settings import Jobs
 from hald.datasets.spec import DatasetSpec
@@ -31,6 +32,14 @@ class Code:
 
     digests: dict[str, str]  # what artefacts record, and what a job compares with the code that it is to run
     names: dict[str, str]  # what keys are made from: the version where the ledger knows the digest
+
+    def digest(self, parts: Sequence[str]) -> str:
+        """The digest of the code of some parts; none of no part."""
+        return digest_of(parts, self.digests) if parts else ""
+
+    def name(self, parts: Sequence[str]) -> str:
+        """What keys call the code of some parts; tables and figures have no keys."""
+        return "+".join(self.names[part] for part in parts if part in self.names)
 
 
 @dataclass(frozen=True)
@@ -165,7 +174,7 @@ class Plan:
         """What a table or figure shows: its definition, the runs or analyses behind it, and the code that makes it."""
         slugs = dict.fromkeys(self.slugs[need.key] for needs in self.needs(stage, key).values() for need in needs)
         spec = self.specs[stage][key]
-        return to_dict(spec) | {"code": self.code.digests[STAGES[stage].part(spec)], "slugs": list(slugs)}
+        return to_dict(spec) | {"code": self.code.digest(STAGES[stage].parts(spec)), "slugs": list(slugs)}
 
     def freeze(self, path: Path) -> None:
         """Write the plan for the jobs of this run. The stamp makes its bytes new: Snakemake compares checksums."""

@@ -283,8 +283,7 @@ class Builder:
 
     def add(self, stage: str, spec: Any, slug: str) -> str:
         """Put a piece of work into the plan, unless it is there; its key."""
-        part = STAGES[stage].part(spec)
-        key = key_of(part, spec, self.plan.code.names[part])
+        key = key_of(stage, spec, self.plan.code.name(STAGES[stage].parts(spec)))
         self.plan.specs[stage].setdefault(key, spec)
         self.plan.slugs[key] = f"{slug}_{key}"
         return key

@@ -38,7 +38,7 @@ class Stage(Generic[S]):
     files: Callable[[S, int, bool], list[str]]  # there when a unit is whole; the flag: with what is kept for analyses
     needs: Callable[[S], Needs]  # what it is made from
     make: Callable[[S], str]  # the function that does the work, as module:name
-    part: Callable[[S], str] = lambda spec: ""  # of the package: whose code is behind the key (hald.code_digests)
+    parts: Callable[[S], tuple[str, ...]] = lambda spec: ()  # of the package: whose code is behind the key
     timed: bool = True  # the spec knows the `effort` of a unit
     blocks: Blocks | None = None  # None: the work is done in one piece
     checkpoint: Callable[[S, int], tuple[str, int]] | None = None  # of a unit: its note, and the epochs of a whole one
