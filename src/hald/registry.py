@@ -1,4 +1,4 @@
-"""Plug-ins by name: each is a module of its folder (`losses/kl.py`) or, where it has parts, a folder (`methods/rded`)."""
+"""Plug-ins by name: each is a module of its folder (`losses/kl.py`) or a folder with equal parts (`methods/rded`)."""
 
 import functools
 import importlib
