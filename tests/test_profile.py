@@ -2,7 +2,7 @@
 
 import pytest
 
-from hald.cluster.profile_check import check_profile, check_warning
+from hald.cluster.profile_check import check_profile, check_reruns, check_warning
 from hald.errors import UserError
 
 RULES = ["evaluate", "relabel", "squeeze"]
@@ -21,6 +21,14 @@ def test_resources_that_mean_nothing_are_refused() -> None:
 def test_defaults_are_looked_at_too() -> None:
     with pytest.raises(UserError, match=r"every rule the resource 'partition'. Did you mean 'slurm_partition'\?"):
         check_profile(["mem_mb", "partition"], {}, RULES)
+
+
+def test_settings_under_which_finished_work_is_made_again_are_refused() -> None:
+    check_reruns(["mtime"], incomplete=False)
+    with pytest.raises(UserError, match="for changes of input, mtime; .* Add `--rerun-triggers mtime`"):
+        check_reruns(["mtime", "input"], incomplete=False)
+    with pytest.raises(UserError, match="--rerun-incomplete .* Leave it out"):
+        check_reruns(["mtime"], incomplete=True)
 
 
 def test_a_warning_that_comes_at_once_is_refused() -> None:

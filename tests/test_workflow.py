@@ -202,6 +202,16 @@ def test_slurm_profile_and_lint_are_clean_without_a_cluster(project: Project) ->
     assert "your workflow is in a good condition" in lint.stdout
 
 
+def test_other_rerun_triggers_and_rerun_incomplete_are_refused(project: Project) -> None:
+    for words, message in (
+        (["--rerun-triggers", "mtime", "params"], "for changes of mtime, params"),
+        (["--rerun-incomplete"], "Leave it out: jobs go on from what is whole"),
+    ):
+        done = project.run("-n", *words, check=False)
+        assert done.returncode != 0
+        assert message in " ".join(done.stdout.split())
+
+
 def test_a_dry_run_says_what_is_wrong_with_the_profile(tmp_path: Path) -> None:
     copy = copy_project(tmp_path / "project")
     copy.edit("slurm/config.yaml", "  # slurm_partition: gpu", "  partition: gpu")

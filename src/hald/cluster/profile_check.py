@@ -54,6 +54,21 @@ def _near(name: str, known: Iterable[str]) -> str:
     return f". Did you mean '{found[0]}'?" if found else ""
 
 
+def check_reruns(triggers: Iterable[str], incomplete: bool) -> None:
+    """Refuse settings of Snakemake under which it makes finished work again, or forgets what is missing behind it."""
+    if set(triggers) != {"mtime"}:
+        raise UserError(
+            f"Snakemake shall run jobs again for changes of {', '.join(sorted(triggers))}; the keys in the paths know "
+            f"such changes, and a teacher that was removed would make its images again. Add `--rerun-triggers mtime`, "
+            f"or use profiles/default, which says so"
+        )
+    if incomplete:
+        raise UserError(
+            "--rerun-incomplete (in a profile: rerun-incomplete) begins finished parts of killed jobs anew and can "
+            "hide other missing work. Leave it out: jobs go on from what is whole by themselves"
+        )
+
+
 def check_warning(rule: str, minutes: Any, extra: Any) -> None:
     """Refuse a time limit that is over before the early warning is due: the job would save and end at its start."""
     lead = re.search(r"--signal=\S*USR1@(\d+)", str(extra))

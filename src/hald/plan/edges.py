@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hald.cluster.profile_check import check_reruns
 from hald.errors import UserError
 from hald.plan.graph import Graph, JobId
 from hald.plan.model import Plan
@@ -105,6 +106,8 @@ class Edges(Graph):
         if self._began or self.workflow.dag_settings.target_jobs:
             return
         self._began = True
+        settings = self.workflow.dag_settings
+        check_reruns([trigger.name.lower() for trigger in settings.rerun_triggers], settings.force_incomplete)
         self._refuse_forced_stores()
         if not (self.workflow.dryrun or self.workflow.touch):
             for job in self._unsigned_jobs():
