@@ -15,9 +15,9 @@ Schema = Mapping[str, Any]
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 LIMITS = {
     "greater_than_equal": ("ge", "less than the minimum of"),
-    "greater_than": ("gt", "not greater than"),
+    "greater_than": ("gt", "less than or equal to the minimum of"),
     "less_than_equal": ("le", "greater than the maximum of"),
-    "less_than": ("lt", "not less than"),
+    "less_than": ("lt", "greater than or equal to the maximum of"),
 }
 TYPES = {"int": "integer", "float": "number", "string": "string", "bool": "boolean", "tuple": "array"}  # or an object
 
@@ -79,19 +79,20 @@ def _below(node: Schema, part: str | int) -> Schema | None:
 
 
 def explain(errors: Sequence[ErrorDetails], content: Any, schema: Schema) -> list[str]:
-    """One message for each place."""
-    said: dict[str, dict[str, None]] = {}
-    meanings: dict[str, str] = {}
+    """One message for each place, and for each key that is unknown or missing there."""
+    said: dict[tuple[str, str], dict[str, None]] = {}
+    meanings: dict[tuple[str, str], str] = {}
     for error in errors:
         key = error["type"] in (*UNKNOWN, "missing")
         spot = spot_of(error["loc"][:-1] if key else error["loc"], content, schema)
         place = f"{spot.place}.{error['ctx']['discriminator'][1:-1]}" if _is_wrong_method(error) else spot.place
         if message := _message(error, spot):
-            said.setdefault(place, {})[message] = None
-            meanings[place] = "" if key else spot.meaning
+            about = (place, message if key else "")
+            said.setdefault(about, {})[message] = None
+            meanings[about] = "" if key else spot.meaning
     return [
-        f"{place}: {'; '.join(messages)}" + (f" ({meanings[place]})" if meanings[place] else "")
-        for place, messages in said.items()
+        f"{about[0]}: {'; '.join(messages)}" + (f" ({meanings[about]})" if meanings[about] else "")
+        for about, messages in said.items()
     ]
 
 
