@@ -1,6 +1,7 @@
 """The plan alone: config -> specs, keys, stages, pools; no torch, no Snakemake."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -525,6 +526,81 @@ def test_bad_config_gets_one_clear_message(root: Path) -> None:
         make_plan({"experiments": ["tinny"]}, root)
     with pytest.raises(UserError, match="override names 'demo'"):
         make_plan({"experiments": ["tiny"], "override": {"demo": {}}}, root)
+
+
+def test_a_loss_and_an_order_have_keys_of_their_own(root: Path) -> None:
+    def hald(message: str, **settings: object) -> None:
+        refuse(root, f"tiny.yaml: evaluations.hald{message}", evaluations={"hald": settings})
+
+    hald(r".loss: unknown key 'weight' of loss 'kl' \(it takes none\)", loss={"name": "kl", "weight": 0.2})
+    hald(r".loss: unknown key 'label' of loss 'joint' \(it takes weight\)", loss={"name": "joint", "label": "own"})
+    hald(r".loss: unknown key 'wight' .*Did you mean 'weight'", loss={"name": "gift", "wight": 1})
+    hald(r".loss.label: 'both' is not one of 'own' or 'mixed' \(The hard label", loss={"name": "gift", "label": "both"})
+    hald(r".loss.weight: -1 is less than the minimum of 0", loss={"name": "gift", "weight": -1})
+    hald(r".loss: 'gif' is not one of \['kl', .*Did you mean 'gift'", loss="gif")
+    hald(r".loss: 3 is not of type 'object'", loss=3)
+    hald(r".order: 'soft-soft' is not one of .*Did you mean 'soft-hard-soft'", order="soft-soft")
+    hald(r".order: unknown key 'every' of order 'soft-hard-soft' \(it takes none\)", order={"every": 2})
+    hald(r".order: unknown key 'first' of order 'adaptive' \(it takes window", order={"name": "adaptive", "first": 2})
+
+
+def test_keys_of_losses_and_orders_that_were_flat_are_refused_with_what_they_are_now(root: Path) -> None:
+    for key, value, form in (
+        ("joint_weight", 0.3, "loss: {name: joint, weight: ...}"),
+        ("gift_weight", 0.3, "loss: {name: gift, weight: ...}"),
+        ("gift_label", "own", "loss: {name: gift, label: ...}"),
+        ("anneal", {"every": 3}, "loss: {name: lpqld, factor: ..., every: ..., floor: ...}"),
+        ("alternate", 3, "order: {name: alternating, every: ...}"),
+        ("alternate_first", "hard", "order: {name: alternating, first: ...}"),
+        ("adaptive", {"window": 3}, "order: {name: adaptive, window: ..., accuracy: ...}"),
+    ):
+        message = f"evaluations.hald: unknown key '{key}': write `{form}` (found {value!r})"
+        refuse(root, re.escape(message), evaluations={"hald": {key: value}})
+
+
+def test_a_bare_name_means_the_defaults_of_a_loss_or_order(root: Path) -> None:
+    """A mapping without a name changes the loss that is there; another name, or a bare one, replaces it."""
+
+    def losses(**changes: object) -> set[tuple[str, float]]:
+        plan = tiny(root, evaluations={"hald": changes})
+        return {(run.loss.name, run.loss.options["weight"]) for run in plan.runs.values() if run.loss.name != "kl"}
+
+    assert losses(loss="gift") == {("gift", 0.1)}
+    assert losses(loss={"name": "gift", "weight": "0.4"}) == {("gift", 0.4)}  # as --config hands it over
+    standard = root / "config/evaluations.yaml"
+    standard.write_text(f"{standard.read_text()}\nhald: {{loss: {{name: joint, weight: 0.7}}}}\n")
+    assert losses() == {("joint", 0.7)}
+    assert losses(loss={"weight": 0.5}) == {("joint", 0.5)}
+    assert losses(loss="joint") == {("joint", 1.0)}
+    assert losses(loss={"name": "gift"}) == {("gift", 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"threads": None}, "threads: None is not of type 'integer'"),
+        ({"epochs": 1.5}, "epochs: 1.5 is not of type 'integer'"),
+        ({"epochs": True}, "epochs: True is not of type 'integer'"),
+        ({"labels": "u8"}, "labels: 'u8' is not of type 'object'"),
+        ({"labels": {"mix": "cut"}}, "labels.mix: 'cut' is not one of 'cutmix', 'mixup' or 'none' .Mixing inside"),
+        ({"labels": {"mix_alpha": 0}}, "labels.mix_alpha: 0 is less than or equal to the minimum of 0"),
+        ({"labels": {"weights": [float("nan")]}}, "labels.weights.0: found nan, which is not a finite number"),
+        ({"beta2": 1}, "beta2: 1 is greater than or equal to the maximum of 1"),
+        ({"beta2": "often"}, "beta2: 'often' is not of type 'number'; 'often' is not one of 'scaled'"),
+        ({"evaluations": {"hald": {"hard_epochs": {"ten": 1}}}}, "found the key 'ten', expected a whole number"),
+        ({"evaluations": {"hald": {"hard_epochs": {"10": -1}}}}, "hard_epochs.10: -1 is less than the minimum of 0"),
+        ({"teachers": {"resnet10": {"mean": [0.5]}}}, r"teachers.resnet10.mean: \[0.5\] is too short"),
+        ({"teachers": {"resnet10": {"mean": [0.5] * 4}}}, "teachers.resnet10.mean: .* is too long"),
+        ({"teachers": {"resnet10": {"recipe": {"lr": 0}}}}, "recipe.lr: 0 is less than or equal to the minimum of 0"),
+        ({"teachers": {"other": {}}}, "teachers.other: 'arch' is missing"),
+        ({"tables": {"main": {"ipc": []}}}, r"tables.main.ipc: \[\] is too short"),
+        ({"tables": {"main": {"ipc": [1, 1]}}}, r"tables.main.ipc: \[1, 1\]:? has non-unique elements"),
+        ({"tables": {"main": {"grids": [{"ip": [1]}]}}}, "tables.main.grids.0: unknown key 'ip'. Did you mean 'ipc'"),
+        ({"student": {}}, "top level: unknown key 'student'. Did you mean 'students'"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place(root: Path, change: dict[str, object], message: str) -> None:
+    refuse(root, f": .*{message}", **change)
 
 
 def test_rded_and_real_images_are_labelled_with_running_statistics_unless_told(root: Path) -> None:

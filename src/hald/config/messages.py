@@ -111,7 +111,7 @@ def _message(error: ErrorDetails, spot: Spot) -> str:
         return f"{context['discriminator']} is missing"
     if kind == "union_tag_invalid":
         tags = [tag[1:-1] for tag in context["expected_tags"].split(", ")]
-        return f"'{context['tag']}' is not one of {tags}. {suggest(context['tag'], tags)}"
+        return f"'{context['tag']}' is not one of {tags}{_closest(context['tag'], tags)}"
     if kind == "int_parsing":
         return f"found the key '{found}', expected a whole number"
     if kind in LIMITS:
@@ -138,9 +138,9 @@ def _unknown(name: str, value: Any, spot: Spot) -> str:
     if not spot.choice:
         return f"unknown key '{name}'. {suggest(name, spot.known)}"
     keys = [key for key in spot.known if key not in ("name", "method")]
-    hint = suggest(name, keys)
-    return (
-        f"unknown key '{name}' of {spot.choice}"
-        + (f" (it takes {', '.join(keys)})" if keys else " (it takes none)")
-        + (f". {hint}" if hint.startswith("Did") else "")
-    )
+    return f"unknown key '{name}' of {spot.choice} (it takes {', '.join(keys) or 'none'}){_closest(name, keys)}"
+
+
+def _closest(name: str, known: Sequence[str]) -> str:
+    hint = suggest(name, known)
+    return f". {hint}" if hint.startswith("Did you mean") else ""
