@@ -11,8 +11,7 @@ from typing import Any
 import pandas as pd
 
 from hald.cli.records import Line
-from hald.config.read import suggest
-from hald.errors import UserError
+from hald.errors import UserError, suggest
 from hald.plan.model import Plan
 from hald.report.figure import Material, write_figure
 from hald.report.spec import TableSpec

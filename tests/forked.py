@@ -22,7 +22,7 @@ LIBRARIES = (
         "pytest",
         "yaml",
         "coverage",
-        "jsonschema",
+        "pydantic",
         "pyarrow.parquet",
     ),
 )

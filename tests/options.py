@@ -1015,7 +1015,8 @@ CIFAR = {
 }
 HARD = training(order="hard")
 IN_TURN = training(order="soft-hard-soft", epochs=5, hard_epochs=1)
-SURE = training(loss="lpqld", epochs=5, lr=0.02, anneal={"floor": 0.1})
+SURE = training(loss={"name": "lpqld", "floor": 0.1}, epochs=5, lr=0.02)
+ANNEALED = {"name": "lpqld", "every": 1}
 WIDE = {"students.s.arch": "small/resnet10-w8"}
 FOUR = {"labels.batch": 3, "tables.t.slc": [4]}  # four stored batches, two in an epoch
 HALF_VIEW = {"labels.batch": 3, "tables.t.slc": [3], "epochs": 4}
@@ -1025,7 +1026,7 @@ EIGHT = {"tables.t.slc": [16], "tables.t.seeds": 4}
 def adaptive(**settings: Any) -> dict[str, Any]:
     """Stages that are left as soon as they may be: after `window` + 1 epochs."""
     soon = {"window": 1, "shortest": 1, "accuracy": 1000, "entropy": 1000}
-    return training(order="adaptive", epochs=9, adaptive=soon | settings) | {"labels.mix": "none"}
+    return training(order={"name": "adaptive"} | soon | settings, epochs=9) | {"labels.mix": "none"}
 
 
 TRAINED = ("squeeze", "relabel", "evaluate")
@@ -1179,7 +1180,13 @@ ROWS = [
     ),
     Row("teachers.t.recipe.padding", 3, borders(3)),
     # images
-    Row("images.x.method", "rded", both(cut_images, looked_at(12, 2)), {"images.x": {"method": "real", "num_crop": 2}}),
+    Row(
+        "images.x.method",
+        "rded",
+        both(cut_images, looked_at(12, 2)),
+        {"images.x": {"method": "real"}},
+        along={"images.x.num_crop": 2},
+    ),
     Row(
         "images.x.preset",
         "rded/imagenet1k",
@@ -1251,14 +1258,14 @@ ROWS = [
     Row("evaluations.e.label_uses", 2, course("shhhs"), training(order="soft-hard-soft", epochs=5)),
     Row("evaluations.e.first_epochs", 1, course("shsss"), IN_TURN),
     Row("evaluations.e.last_epochs", 1, course("ssshs"), IN_TURN),
-    Row("evaluations.e.alternate", 2, course("sshhs"), training(order="alternating", epochs=5)),
-    Row("evaluations.e.alternate_first", "hard", course("hshsh"), training(order="alternating", epochs=5)),
-    Row("evaluations.e.adaptive.window", 2, course("ssshhhsss"), adaptive()),
-    Row("evaluations.e.adaptive.accuracy", -1000, course("ssssssshs"), adaptive()),
-    Row("evaluations.e.adaptive.entropy", 1e-9, course("sshhhhhhs"), adaptive()),
-    Row("evaluations.e.adaptive.shortest", 3, course("ssshhhsss"), adaptive()),
-    Row("evaluations.e.adaptive.held_out", 2, held_out(2), adaptive() | {"tables.t.ipc": [3], "tables.t.slc": [6]}),
-    Row("evaluations.e.adaptive.divergence", 1000.0, course("sshhsssss"), adaptive(accuracy=-1000)),
+    Row("evaluations.e.order.every", 2, course("sshhs"), training(order={"name": "alternating"}, epochs=5)),
+    Row("evaluations.e.order.first", "hard", course("hshsh"), training(order={"name": "alternating"}, epochs=5)),
+    Row("evaluations.e.order.window", 2, course("ssshhhsss"), adaptive()),
+    Row("evaluations.e.order.accuracy", -1000, course("ssssssshs"), adaptive()),
+    Row("evaluations.e.order.entropy", 1e-9, course("sshhhhhhs"), adaptive()),
+    Row("evaluations.e.order.shortest", 3, course("ssshhhsss"), adaptive()),
+    Row("evaluations.e.order.held_out", 2, held_out(2), adaptive() | {"tables.t.ipc": [3], "tables.t.slc": [6]}),
+    Row("evaluations.e.order.divergence", 1000.0, course("sshhsssss"), adaptive(accuracy=-1000)),
     # evaluations: optimiser
     Row("evaluations.e.lr", 0.004, rates("evaluate", 0.004, 0.002 * (1 + math.cos(math.pi / 4)))),
     Row(
@@ -1275,16 +1282,12 @@ ROWS = [
     Row("evaluations.e.temperature", 3.0, losses(kl(3))),
     Row("evaluations.e.temperature", 0.5, annealed_and_calibrated(0.5), SURE),
     Row("evaluations.e.kd_scale", "T2", losses(kl(scale=400))),
-    Row("evaluations.e.joint_weight", 0.3, losses(joint(0.3)), training(loss="joint")),
-    Row("evaluations.e.gift_weight", 0.6, losses(gift(0.6)), training(loss="gift")),
-    Row("evaluations.e.gift_label", "mixed", losses(gift(mixed=True)), training(loss="gift")),
-    Row(
-        "evaluations.e.anneal.factor", 0.5, annealed(10, 5, 2.5), training(loss="lpqld", epochs=3, anneal={"every": 1})
-    ),
-    Row("evaluations.e.anneal.every", 2, annealed(20, 14, 14), training(loss="lpqld", epochs=3)),
-    Row(
-        "evaluations.e.anneal.floor", 12.0, annealed(14, 12, 12), training(loss="lpqld", epochs=3, anneal={"every": 1})
-    ),
+    Row("evaluations.e.loss.weight", 0.3, losses(joint(0.3)), training(loss={"name": "joint"})),
+    Row("evaluations.e.loss.weight", 0.6, losses(gift(0.6)), training(loss={"name": "gift"})),
+    Row("evaluations.e.loss.label", "mixed", losses(gift(mixed=True)), training(loss={"name": "gift"})),
+    Row("evaluations.e.loss.factor", 0.5, annealed(10, 5, 2.5), training(loss=ANNEALED, epochs=3)),
+    Row("evaluations.e.loss.every", 2, annealed(20, 14, 14), training(loss={"name": "lpqld"}, epochs=3)),
+    Row("evaluations.e.loss.floor", 12.0, annealed(14, 12, 12), training(loss=ANNEALED, epochs=3)),
     Row("evaluations.e.smoothing", 0.5, hard_loss(smoothing=0.5), HARD),
     Row("evaluations.e.smoothing", 0.5, losses(joint(smoothing=0.5)), training(loss="joint")),
     Row("evaluations.e.hard_temperature", 4.0, hard_loss(4), HARD),

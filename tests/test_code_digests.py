@@ -79,7 +79,9 @@ def test_words_and_layout_do_not_count() -> None:
     sources["hald.numerics.views"] = sources["hald.numerics.views"].replace(
         "    s = settings\n", "    s  =  settings\n"
     )
-    sources["hald.squeeze.spec"] = sources["hald.squeeze.spec"].replace('"Training epochs"', '"How long"')
+    sources["hald.squeeze.spec"] = sources["hald.squeeze.spec"].replace(
+        'ge=1, description="Training epochs"', 'ge=2, description="How long"'
+    )
     sources["hald.squeeze.teacher"] = sources["hald.squeeze.teacher"].replace(
         "its labels would be worth little", "it knows too little"
     )

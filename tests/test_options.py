@@ -341,7 +341,7 @@ def test_options_move_a_key(row: Row, lab: Lab) -> None:
 
 
 def test_every_option_has_a_row() -> None:
-    known, rows = set(all_options()), {starred(row.option) for row in ROWS}
+    known, rows = set(all_options()), {option_of(row) for row in ROWS}
     missing, gone = sorted(known - rows), sorted(rows - known)
     assert not missing, f"no row in tests/options.py for {missing}: add a second value and where it must be seen"
     assert not gone, f"tests/options.py has rows for {gone}, which the config does not know any more: remove them"
@@ -353,7 +353,7 @@ def test_second_values_are_new() -> None:
     schema, base = _schema(), {starred(path): value for path, value in _leaves(BASE)}
     defaults = dict(_options(schema, schema, ""))
     for row in ROWS:
-        assert row.value != defaults[starred(row.option)], f"{row.name}: {row.value} is the default"
+        assert row.value != defaults[option_of(row)], f"{row.name}: {row.value} is the default"
         assert row.value != base.get(starred(row.option)), f"{row.name}: {row.value} is what the base has"
         assert row.option not in row.beside or row.beside[row.option] != row.value, row.name
 
@@ -362,6 +362,17 @@ def starred(path: str) -> str:
     """`teachers.t.seed` -> `teachers.*.seed`."""
     parts = path.split(".")
     return ".".join("*" if i == 1 and parts[0] in NAMES else part for i, part in enumerate(parts))
+
+
+def option_of(row: Row) -> str:
+    """A row's option, of an order or a loss with its name: `evaluations.*.loss[gift].weight`."""
+    tree = changed(BASE, {**row.beside, **row.along})
+    found = starred(row.option).split(".")
+    for n, part in enumerate(row.option.split(".")):
+        tree = tree.get(part) if isinstance(tree, dict) else None
+        if n == 2 and n < len(found) - 1 and isinstance(tree, dict) and "name" in tree:
+            found[n] += f"[{tree['name']}]"
+    return ".".join(found)
 
 
 def all_options() -> list[str]:
@@ -385,10 +396,17 @@ def _options(schema: dict[str, Any], node: dict[str, Any], path: str) -> Iterato
         more = inner.get("additionalProperties")
         if "$ref" in inner:
             yield from _options(schema, _referred(schema, inner), where)
-        elif isinstance(more, dict) and "$ref" in more:
-            yield from _options(schema, _referred(schema, more), f"{where}.*")
+        elif isinstance(more, dict) and (parts := more.get("oneOf", [more] if "$ref" in more else [])):
+            for part in parts:  # several: the methods of image sets
+                yield from _options(schema, _referred(schema, part), f"{where}.*")
         else:
             yield (f"{where}.*" if name == "override" else where), inner.get("default")
+        for part in (part for one in inner.get("anyOf", ()) for part in one.get("oneOf", ())):  # orders, losses
+            kind = _referred(schema, part)
+            names = kind["properties"]["name"]
+            for tag in names.get("enum", [names.get("const")]):
+                below = {key: value for key, value in kind["properties"].items() if key != "name"}
+                yield from _options(schema, kind | {"properties": below}, f"{where}[{tag}]")
 
 
 def _referred(schema: dict[str, Any], node: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The plan alone: config -> specs, keys, stages, pools; no torch, no Snakemake."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +18,11 @@ from hald.config.published import Published, Setting, read_published
 from hald.config.read import experiment_names, load_config, read_yaml
 from hald.errors import UserError
 from hald.evaluation.protocol import Where, protocol, stages_of
-from hald.evaluation.settings import Adaptive, Evaluation
+from hald.evaluation.settings import Adaptive, Alternating, Evaluation
 from hald.evaluation.spec import AdaptiveSpec, LossSpec, Stage
 from hald.files import write_json
 from hald.labels.spec import LabelsSpec
 from hald.pipeline import FROZEN, Plan, frozen_plan, make_plan
-from hald.plain import from_dict, to_dict
 from hald.plan.arithmetic import pool_size, second_moment
 from hald.plan.blocks import Block, cut
 from hald.plan.graph import Graph, JobId
@@ -73,7 +73,7 @@ def test_same_work_is_planned_once(root: Path) -> None:
         ({"evaluations": {"hald": {"smoothing": 0.5}}}, {"runs"}),
         ({"students": {"resnet10": {"arch": "small/resnet10-w8"}}}, {"runs"}),
         ({"labels": {"seed": 1}}, {"labels", "runs"}),
-        ({"images": {"real": {"num_crop": 3}}}, set()),
+        ({"images": {"real": {"seed": 3}}}, {"images", "labels", "runs"}),
         ({"images": {"rded": {"num_crop": 3}}}, {"images", "labels", "runs"}),
         ({"images": {"rded": {"bn_mode": "batch"}}}, {"labels", "runs"}),
         ({"teachers": {"resnet10": {"recipe": {"lr": 0.02}}}}, {"teachers", "images", "labels", "runs"}),
@@ -174,7 +174,7 @@ def test_a_table_is_current_while_it_means_the_same_and_has_its_records(root: Pa
     ],
 )
 def test_stages(order: str, epochs: int, hard: int, expected: list[tuple[str, int]]) -> None:
-    stages = stages_of(Evaluation(order=order), epochs, hard)  # type: ignore[arg-type]
+    stages = stages_of(Evaluation(order=order), epochs, hard)
     assert stages == tuple(Stage(*entry) for entry in expected)
 
 
@@ -234,27 +234,27 @@ def test_label_uses_goes_with_a_mixed_order_alone() -> None:
 def test_explicit_first_and_last_lengths() -> None:
     """The paper's phase-split table: 150 hard epochs between (50, 100), (100, 50) and (75, 75) soft ones."""
     for first, last in ((50, 100), (100, 50), (75, 75)):
-        split = Evaluation("soft-hard-soft", 300, 150, first_epochs=first, last_epochs=last)
+        split = Evaluation(order="soft-hard-soft", epochs=300, hard_epochs=150, first_epochs=first, last_epochs=last)
         assert [stage.epochs for stage in run_fields(split)["stages"]] == [first, 150, last]
-    one = Evaluation("soft-hard-soft", 300, 150, last_epochs=40)
+    one = Evaluation(order="soft-hard-soft", epochs=300, hard_epochs=150, last_epochs=40)
     assert [stage.epochs for stage in run_fields(one)["stages"]] == [110, 150, 40]
 
 
 @pytest.mark.parametrize(("order", "hard"), [("soft", 3), ("hard", 5), ("soft-hard-soft", 10), ("hard-soft", 0)])
 def test_stages_without_epochs_are_refused(order: str, hard: int) -> None:
     with pytest.raises(UserError, match=f"order '{order}' does not go with 10 epochs of which {hard} are hard"):
-        stages_of(Evaluation(order=order), 10, hard)  # type: ignore[arg-type]
+        stages_of(Evaluation(order=order), 10, hard)
 
 
 def test_alternating_stages() -> None:
     """Released schedule S4: every n epochs, starting soft; the last stretch is cut short."""
-    stages = stages_of(Evaluation("alternating", alternate=4), 10, 0)
+    stages = stages_of(Evaluation(order=Alternating(every=4)), 10, 0)
     assert stages == (Stage("soft", 4), Stage("hard", 4), Stage("soft", 2))
-    assert stages_of(Evaluation("alternating", alternate=9, alternate_first="hard"), 10, 0)[0] == Stage("hard", 9)
+    assert stages_of(Evaluation(order=Alternating(every=9, first="hard")), 10, 0)[0] == Stage("hard", 9)
 
 
 def test_hard_epochs_may_depend_on_the_slc() -> None:
-    evaluation = Evaluation("soft-hard-soft", 300, {50: 150, 250: 75})
+    evaluation = Evaluation(order="soft-hard-soft", epochs=300, hard_epochs={50: 150, 250: 75})
     hard = {slc: run_fields(evaluation, slc)["stages"][1].epochs for slc in (10, 50, 200, 250, 500)}
     assert hard == {10: 150, 50: 150, 200: 150, 250: 75, 500: 75}
 
@@ -263,20 +263,26 @@ def test_hard_epochs_may_depend_on_the_slc() -> None:
     ("evaluation", "message"),
     [
         (Evaluation(epochs=10, hard_epochs=5), "10 epochs of which 5 are hard"),
-        (Evaluation("soft-hard", 10, 11), "of which 11 are hard"),
-        (Evaluation("soft-hard-soft", 10, 0), "of which 0 are hard"),
-        (Evaluation("hard", 10, 3), "of which 3 are hard"),
-        (Evaluation("soft-hard-soft", 3, 2), "do not add up: first 0 and last 1"),
+        (Evaluation(order="soft-hard", epochs=10, hard_epochs=11), "of which 11 are hard"),
+        (Evaluation(order="soft-hard-soft", epochs=10, hard_epochs=0), "of which 0 are hard"),
+        (Evaluation(order="hard", epochs=10, hard_epochs=3), "of which 3 are hard"),
+        (Evaluation(order="soft-hard-soft", epochs=3, hard_epochs=2), "do not add up: first 0 and last 1"),
         (
-            Evaluation("soft-hard-soft", 300, 150, first_epochs=50, last_epochs=50),
+            Evaluation(order="soft-hard-soft", epochs=300, hard_epochs=150, first_epochs=50, last_epochs=50),
             "first 50 and last 50 epochs must share the 150 soft",
         ),
-        (Evaluation("soft-hard", 300, 150, first_epochs=50), "leave first_epochs"),
-        (Evaluation("alternating", 300, 150), "leave hard_epochs empty"),
-        (Evaluation("alternating", 300, last_epochs=9), "follows from `alternate`: leave last_epochs empty"),
-        (Evaluation("adaptive", 300, 150, first_epochs=9), "`adaptive`: leave hard_epochs and first_epochs empty"),
-        (Evaluation("adaptive", 50), "three stages of at least 20"),
-        (Evaluation("adaptive", 300, adaptive=Adaptive(held_out=10)), "leaves nothing to train on at IPC 10"),
+        (Evaluation(order="soft-hard", epochs=300, hard_epochs=150, first_epochs=50), "leave first_epochs"),
+        (Evaluation(order="alternating", epochs=300, hard_epochs=150), "leave hard_epochs empty"),
+        (
+            Evaluation(order="alternating", epochs=300, last_epochs=9),
+            "follows from `order: alternating`: leave last_epochs empty",
+        ),
+        (
+            Evaluation(order="adaptive", epochs=300, hard_epochs=150, first_epochs=9),
+            "follows from `order: adaptive`: leave hard_epochs and first_epochs empty",
+        ),
+        (Evaluation(order="adaptive", epochs=50), "three stages of at least 20"),
+        (Evaluation(order=Adaptive(held_out=10), epochs=300), "leaves nothing to train on at IPC 10"),
     ],
 )
 def test_stage_lengths_that_do_not_add_up_are_refused(evaluation: Evaluation, message: str) -> None:
@@ -342,7 +348,7 @@ def test_what_is_published_is_listed() -> None:
 
 def test_published_settings_come_first_and_are_named() -> None:
     published = read_published(ROOT)
-    hald = Evaluation("soft-hard-soft")
+    hald = Evaluation(order="soft-hard-soft")
     # the paper's tables of rates and hard epochs, typed by hand
     for slc, hard in ((50, 150), (200, 150), (250, 75), (300, 75)):
         fields = run_fields(hald, slc, published)
@@ -365,16 +371,17 @@ def test_published_settings_come_first_and_are_named() -> None:
 
 def test_an_own_value_is_the_experiments() -> None:
     published = read_published(ROOT)
-    fields = run_fields(Evaluation("soft-hard-soft", hard_epochs=100, lr=0.002, eta=2), 100, published)
+    fields = run_fields(Evaluation(order="soft-hard-soft", hard_epochs=100, lr=0.002, eta=2), 100, published)
     assert fields["origin"] == {"lr": "experiment", "eta": "paper", "hard_epochs": "experiment"}
     assert (fields["lr"], fields["eta"]) == (0.002, 2)
 
 
 def test_what_a_training_does_not_use_is_not_in_its_key() -> None:
-    plain, other = (run_fields(Evaluation("soft", smoothing=s, handover=h)) for s, h in ((0.8, "carry"), (0, "reset")))
+    plain, other = (
+        run_fields(Evaluation(order="soft", smoothing=s, handover=h)) for s, h in ((0.8, "carry"), (0, "reset"))
+    )
     assert plain == other
-    assert run_fields(Evaluation("soft", hard_temperature="matched")) == plain
-    assert run_fields(Evaluation(gift_weight=0.5)) == run_fields(Evaluation())
+    assert run_fields(Evaluation(order="soft", hard_temperature="matched")) == plain
 
 
 def _kl(name: str = "kl", squared: bool = False, **more: object) -> dict[str, Any]:
@@ -423,7 +430,7 @@ STANDARD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", sorted(read_yaml(ROOT / "config/evaluations.yaml")))
 def test_standard_evaluations(name: str) -> None:
     known, published = read_yaml(ROOT / "config/evaluations.yaml"), read_published(ROOT)
-    plain, found = (run_fields(from_dict(Evaluation, known[e]), 100, published) for e in ("soft_only", name))
+    plain, found = (run_fields(Evaluation(**known[e]), 100, published) for e in ("soft_only", name))
     assert {field: value for field, value in found.items() if value != plain[field] and field != "origin"} == STANDARD[
         name
     ]
@@ -431,7 +438,7 @@ def test_standard_evaluations(name: str) -> None:
 
 def test_the_standard_training_of_a_student() -> None:
     """The released defaults; rate and eta are the paper's for ResNet-18 at IPC 10."""
-    fields = run_fields(Evaluation("soft"), 100, read_published(ROOT))
+    fields = run_fields(Evaluation(order="soft"), 100, read_published(ROOT))
     assert fields["stages"] == (Stage("soft", 300),)
     assert (fields["lr"], fields["eta"], fields["weight_decay"], fields["smoothing"]) == (0.001, 2.0, 0.01, 0.0)
     assert fields["loss"] == LossSpec("kl", {"temperature": 20.0, "squared": False})
@@ -494,7 +501,7 @@ def test_receipts_that_overlap_or_are_nothing_of_ours() -> None:
     )
 )
 def test_settings_survive_json(evaluation: Evaluation) -> None:
-    assert from_dict(Evaluation, to_dict(evaluation)) == evaluation
+    assert Evaluation.model_validate_json(evaluation.model_dump_json()) == evaluation
 
 
 def refuse(root: Path, match: str, **override: object) -> None:
@@ -519,6 +526,81 @@ def test_bad_config_gets_one_clear_message(root: Path) -> None:
         make_plan({"experiments": ["tinny"]}, root)
     with pytest.raises(UserError, match="override names 'demo'"):
         make_plan({"experiments": ["tiny"], "override": {"demo": {}}}, root)
+
+
+def test_a_loss_and_an_order_have_keys_of_their_own(root: Path) -> None:
+    def hald(message: str, **settings: object) -> None:
+        refuse(root, f"tiny.yaml: evaluations.hald{message}", evaluations={"hald": settings})
+
+    hald(r".loss: unknown key 'weight' of loss 'kl' \(it takes none\)", loss={"name": "kl", "weight": 0.2})
+    hald(r".loss: unknown key 'label' of loss 'joint' \(it takes weight\)", loss={"name": "joint", "label": "own"})
+    hald(r".loss: unknown key 'wight' .*Did you mean 'weight'", loss={"name": "gift", "wight": 1})
+    hald(r".loss.label: 'both' is not one of 'own' or 'mixed' \(The hard label", loss={"name": "gift", "label": "both"})
+    hald(r".loss.weight: -1 is less than the minimum of 0", loss={"name": "gift", "weight": -1})
+    hald(r".loss: 'gif' is not one of \['kl', .*Did you mean 'gift'", loss="gif")
+    hald(r".loss: 3 is not of type 'object'", loss=3)
+    hald(r".order: 'soft-soft' is not one of .*Did you mean 'soft-hard-soft'", order="soft-soft")
+    hald(r".order: unknown key 'every' of order 'soft-hard-soft' \(it takes none\)", order={"every": 2})
+    hald(r".order: unknown key 'first' of order 'adaptive' \(it takes window", order={"name": "adaptive", "first": 2})
+
+
+def test_keys_of_losses_and_orders_that_were_flat_are_refused_with_what_they_are_now(root: Path) -> None:
+    for key, value, form in (
+        ("joint_weight", 0.3, "loss: {name: joint, weight: ...}"),
+        ("gift_weight", 0.3, "loss: {name: gift, weight: ...}"),
+        ("gift_label", "own", "loss: {name: gift, label: ...}"),
+        ("anneal", {"every": 3}, "loss: {name: lpqld, factor: ..., every: ..., floor: ...}"),
+        ("alternate", 3, "order: {name: alternating, every: ...}"),
+        ("alternate_first", "hard", "order: {name: alternating, first: ...}"),
+        ("adaptive", {"window": 3}, "order: {name: adaptive, window: ..., accuracy: ...}"),
+    ):
+        message = f"evaluations.hald: unknown key '{key}': write `{form}` (found {value!r})"
+        refuse(root, re.escape(message), evaluations={"hald": {key: value}})
+
+
+def test_a_bare_name_means_the_defaults_of_a_loss_or_order(root: Path) -> None:
+    """A mapping without a name changes the loss that is there; another name, or a bare one, replaces it."""
+
+    def losses(**changes: object) -> set[tuple[str, float]]:
+        plan = tiny(root, evaluations={"hald": changes})
+        return {(run.loss.name, run.loss.options["weight"]) for run in plan.runs.values() if run.loss.name != "kl"}
+
+    assert losses(loss="gift") == {("gift", 0.1)}
+    assert losses(loss={"name": "gift", "weight": "0.4"}) == {("gift", 0.4)}  # as --config hands it over
+    standard = root / "config/evaluations.yaml"
+    standard.write_text(f"{standard.read_text()}\nhald: {{loss: {{name: joint, weight: 0.7}}}}\n")
+    assert losses() == {("joint", 0.7)}
+    assert losses(loss={"weight": 0.5}) == {("joint", 0.5)}
+    assert losses(loss="joint") == {("joint", 1.0)}
+    assert losses(loss={"name": "gift"}) == {("gift", 0.1)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"threads": None}, "threads: None is not of type 'integer'"),
+        ({"epochs": 1.5}, "epochs: 1.5 is not of type 'integer'"),
+        ({"epochs": True}, "epochs: True is not of type 'integer'"),
+        ({"labels": "u8"}, "labels: 'u8' is not of type 'object'"),
+        ({"labels": {"mix": "cut"}}, "labels.mix: 'cut' is not one of 'cutmix', 'mixup' or 'none' .Mixing inside"),
+        ({"labels": {"mix_alpha": 0}}, "labels.mix_alpha: 0 is less than or equal to the minimum of 0"),
+        ({"labels": {"weights": [float("nan")]}}, "labels.weights.0: found nan, which is not a finite number"),
+        ({"beta2": 1}, "beta2: 1 is greater than or equal to the maximum of 1"),
+        ({"beta2": "often"}, "beta2: 'often' is not of type 'number'; 'often' is not one of 'scaled'"),
+        ({"evaluations": {"hald": {"hard_epochs": {"ten": 1}}}}, "found the key 'ten', expected a whole number"),
+        ({"evaluations": {"hald": {"hard_epochs": {"10": -1}}}}, "hard_epochs.10: -1 is less than the minimum of 0"),
+        ({"teachers": {"resnet10": {"mean": [0.5]}}}, r"teachers.resnet10.mean: \[0.5\] is too short"),
+        ({"teachers": {"resnet10": {"mean": [0.5] * 4}}}, "teachers.resnet10.mean: .* is too long"),
+        ({"teachers": {"resnet10": {"recipe": {"lr": 0}}}}, "recipe.lr: 0 is less than or equal to the minimum of 0"),
+        ({"teachers": {"other": {}}}, "teachers.other: 'arch' is missing"),
+        ({"tables": {"main": {"ipc": []}}}, r"tables.main.ipc: \[\] is too short"),
+        ({"tables": {"main": {"ipc": [1, 1]}}}, r"tables.main.ipc: \[1, 1\]:? has non-unique elements"),
+        ({"tables": {"main": {"grids": [{"ip": [1]}]}}}, "tables.main.grids.0: unknown key 'ip'. Did you mean 'ipc'"),
+        ({"student": {}}, "top level: unknown key 'student'. Did you mean 'students'"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_place(root: Path, change: dict[str, object], message: str) -> None:
+    refuse(root, f": .*{message}", **change)
 
 
 def test_rded_and_real_images_are_labelled_with_running_statistics_unless_told(root: Path) -> None:

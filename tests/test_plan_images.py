@@ -123,23 +123,48 @@ def test_rded_patches_and_fadrm_share_one_ranking(root: Path) -> None:
     assert len(rankings) == 1
 
 
+METHODS = ("sre2l", "lpld", "fadrm", "rded", "patches", "real")
+
+
 @pytest.mark.parametrize(
-    ("method", "option", "others"),
+    ("option", "methods"),
     [
-        ("fadrm", {"alpha": 0.3}, ("sre2l", "lpld", "rded", "patches", "real")),
-        ("lpld", {"bn_stats": "ema0.1"}, ("sre2l", "fadrm", "rded", "patches", "real")),
-        ("sre2l", {"init": "patches"}, ("lpld", "fadrm", "rded", "patches", "real")),
-        ("patches", {"difficulty": "easy"}, ("lpld", "rded", "real")),
-        ("rded", {"num_crop": 2}, ("sre2l", "lpld", "real")),
-        ("sre2l", {"recover": {"lr": 0.3}}, ("rded", "patches", "real")),
+        ({"alpha": 0.3}, ("fadrm",)),
+        ({"bn_stats": "ema0.1"}, ("lpld",)),
+        ({"stats_batch": 99}, ("lpld",)),
+        ({"init": "patches"}, ("sre2l",)),
+        ({"difficulty": "easy"}, ("fadrm", "patches")),
+        ({"num_crop": 2}, ("fadrm", "rded", "patches")),
+        ({"recover": {"lr": 0.3}}, ("sre2l", "lpld", "fadrm")),
+        ({"seed": 3}, METHODS),
     ],
 )
-def test_an_option_moves_only_the_methods_that_have_it(
-    root: Path, method: str, option: dict[str, object], others: tuple[str, ...]
+def test_an_option_moves_the_methods_that_have_it_and_others_refuse_it(
+    root: Path, option: dict[str, object], methods: tuple[str, ...]
 ) -> None:
-    assert set(planned(root, {"method": method}).images) != set(planned(root, {"method": method} | option).images)
-    for other in others:
-        assert set(planned(root, {"method": other}).images) == set(planned(root, {"method": other} | option).images)
+    (name,) = option
+    for method in methods:
+        assert set(planned(root, {"method": method}).images) != set(planned(root, {"method": method} | option).images)
+    from_patches = {"difficulty", "num_crop"} & {name}  # what SRe2L++ has and SRe2L does not use
+    for method in set(METHODS) - set(methods) - ({"sre2l"} if from_patches else set()):
+        with pytest.raises(UserError, match=f"images.x: unknown key '{name}' of method '{method}' .it takes "):
+            planned(root, {"method": method} | option)
+
+
+def test_a_key_of_another_method_is_refused_with_what_the_method_takes(root: Path) -> None:
+    message = (
+        r"tiny.yaml: images.x: unknown key 'alpha' of method 'real' "
+        r"\(it takes preset, teacher, bn_mode, codec, top_k, seed\)\n"
+        r".*images.x: unknown key 'difficulty' of method 'real'"
+    )
+    with pytest.raises(UserError, match=message):
+        planned(root, {"method": "real", "alpha": 0.3, "difficulty": "hard"})
+    with pytest.raises(UserError, match=r"unknown key 'num_crops' of method 'rded' .*\). Did you mean 'num_crop'\?"):
+        planned(root, {"method": "rded", "num_crops": 3})
+    with pytest.raises(UserError, match="images.x: 'method' is missing"):
+        planned(root, {"mipc": 3})
+    with pytest.raises(UserError, match="images.x.recover: unknown key 'rbn'. Did you mean 'r_bn'"):
+        planned(root, {"method": "fadrm", "recover": {"rbn": 1}})
 
 
 def jobs_of(plan: Plan) -> int:
@@ -175,8 +200,8 @@ def test_imagenet_at_ipc_50_is_hundreds_of_jobs_at_most(root: Path, method: str)
         ({"method": "lpld", "teachers": ["resnet10", "resnet18"]}, "has 2 teachers, but lpld uses one"),
         ({"method": "fadrm", "mipc": 1}, "looks at mipc = 1 images per class, but IPC 2"),
         ({"method": "sre2l", "recover": {"roll": [4, 0]}}, "has recover.roll .4, 0.; write the smaller value first"),
-        ({"method": "external"}, "has method external and path None; give both or neither"),
-        ({"method": "real", "path": "/x"}, "give both or neither"),
+        ({"method": "external"}, "images.x: 'path' is missing"),
+        ({"method": "real", "path": "/x"}, "images.x: unknown key 'path' of method 'real'"),
         ({"method": "rded", "factor": 40, "mipc": 9999}, "has factor 40, more than the 32 pixels"),
         ({"method": "sre21"}, "'sre21' is not one of"),
     ],

@@ -41,7 +41,7 @@ def test_a_changed_default_names_its_cells(stored: Planned, tmp_path: Path) -> N
     for folder in ("config", "studies/cpu/experiments"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     for file, old, new in (
-        ("evaluations.yaml", "gift: {loss: gift}", "gift: {loss: gift, gift_weight: 0.2}"),
+        ("evaluations.yaml", "gift: {loss: gift}", "gift: {loss: {name: gift, weight: 0.2}}"),
         ("experiments/demo.yaml", "weight_decay: 0.0005", "weight_decay: 0.0004"),
     ):
         path = tmp_path / "config" / file

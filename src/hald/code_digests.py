@@ -35,7 +35,7 @@ PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 # Calls whose positional arguments are words for people.
-WORDY = frozenset({"UserError", "option", "log.info", "log.warning", "log.error", "Progress"})
+WORDY = frozenset({"UserError", "log.info", "log.warning", "log.error", "Progress"})
 
 # Code that cannot change a number decides what to do, keeps jobs apart, moves files, writes messages: all modules at
 # the top of the package, and these folders.
@@ -114,14 +114,25 @@ def _parsed(source: str) -> tuple[str, frozenset[str]]:
 
 
 def without_words(source: str) -> ast.Module:
-    """A parsed module without docstrings, comments and messages."""
-    tree = ast.parse(source)
+    """A parsed module without docstrings, comments and messages, and without what a config's values are limited to."""
+    tree = _Unlimited().visit(ast.parse(source))
+    assert isinstance(tree, ast.Module)
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             _strip_docstring(node)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in WORDY:
             node.args = []
     return tree
+
+
+class _Unlimited(ast.NodeTransformer):
+    """`x: Annotated[T, Field(...)]` -> `x: T`."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if ast.unparse(node.value) == "Annotated" and isinstance(node.slice, ast.Tuple):
+            return node.slice.elts[0]
+        return node
 
 
 def _strip_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:

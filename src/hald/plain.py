@@ -1,4 +1,4 @@
-"""Options and specs as frozen dataclasses: one declaration gives type, default, meaning, schema and document."""
+"""Specs as plain JSON values and back."""
 
 import dataclasses
 import types
@@ -7,16 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union
 
 T = TypeVar("T")
-
-
-def option(meaning: str, default: Any = dataclasses.MISSING, **limits: Any) -> Any:
-    """A dataclass field with its one-line meaning and JSON-schema limits (minimum, maximum, minItems, ...)."""
-    metadata = {"meaning": meaning, "limits": limits}
-    if isinstance(default, dict | list):
-        return dataclasses.field(default_factory=lambda: type(default)(default), metadata=metadata)
-    if default is dataclasses.MISSING:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
 
 
 def from_dict(cls: type[T], data: dict[str, Any]) -> T:

@@ -58,7 +58,7 @@ EVALUATION: dict[str, Any] = {
     "handover": "carry",
     "hard_temperature": 1.0,
     "sampling": "permutation",
-    "loss": "kl",
+    "loss": {"name": "kl"},
     "measure_every": 1,
 }
 

@@ -13,7 +13,7 @@ from bench import CLASSES, EVALUATION, Bench, Check, cases, drawn_view
 SHS = {"order": "soft-hard-soft", "hard_epochs": 2, "epochs": 6}
 # thresholds so close to what is watched that one per cent more moves the beginning of a stage (but for the accuracy,
 # which goes in steps of 33 points here: test_train.py has its threshold by hand)
-ADAPTIVE = {"window": 1, "accuracy": 0.01, "entropy": 0.00249, "shortest": 2, "held_out": 1}
+ADAPTIVE = {"name": "adaptive", "window": 1, "accuracy": 0.01, "entropy": 0.00249, "shortest": 2, "held_out": 1}
 TRAININGS: dict[str, dict[str, Any]] = {
     "soft": {"order": "soft", "epochs": 4},
     "soft_seed": {"order": "soft", "epochs": 3, "seed": 1},
@@ -24,21 +24,20 @@ TRAININGS: dict[str, dict[str, Any]] = {
     "reset": SHS | {"handover": "reset", "kd_scale": "T2"},
     "matched": SHS | {"hard_temperature": "matched", "kd_scale": "T2", "smoothing": 0.8},
     "hard_soft": {"order": "hard-soft", "hard_epochs": 2, "epochs": 4},
-    "gift": {"order": "soft", "epochs": 3, "loss": "gift", "gift_weight": 0.4, "gift_label": "own"},
-    "gift_mixed": {"order": "soft", "epochs": 3, "loss": "gift", "gift_weight": 0.4, "gift_label": "mixed"},
-    "joint": {"order": "soft", "epochs": 3, "loss": "joint", "joint_weight": 0.3, "smoothing": 0.7},
+    "gift": {"order": "soft", "epochs": 3, "loss": {"name": "gift", "weight": 0.4, "label": "own"}},
+    "gift_mixed": {"order": "soft", "epochs": 3, "loss": {"name": "gift", "weight": 0.4, "label": "mixed"}},
+    "joint": {"order": "soft", "epochs": 3, "loss": {"name": "joint", "weight": 0.3}, "smoothing": 0.7},
     "lpqld": {
         "order": "hard-soft",
         "hard_epochs": 1,
         "epochs": 6,
-        "loss": "lpqld",
+        "loss": {"name": "lpqld", "factor": 0.6, "every": 2, "floor": 4.0},
         "sampling": "epoch",
         "top_k": 2,
         "temperature": 9.0,
-        "anneal": {"factor": 0.6, "every": 2, "floor": 4.0},
     },
-    "adaptive": {"order": "adaptive", "epochs": 9, "adaptive": ADAPTIVE},
-    "adaptive_labels": {"order": "adaptive", "epochs": 9, "adaptive": ADAPTIVE | {"divergence": 0.2185}},
+    "adaptive": {"order": ADAPTIVE, "epochs": 9},
+    "adaptive_labels": {"order": ADAPTIVE | {"divergence": 0.2185}, "epochs": 9},
 }
 
 
@@ -48,7 +47,8 @@ def training(bench: Bench, changes: dict[str, Any]) -> Iterator[Check]:
     changes = dict(changes)
     seed = changes.pop("seed", 0)
     e = EVALUATION | changes
-    ipc, slc = (4, 12) if e["order"] == "adaptive" else (3, 8)
+    adaptive = isinstance(e["order"], dict)
+    ipc, slc = (4, 12) if adaptive else (3, 8)
     batch = 5
     chain = bench.chain(
         ipc=ipc, slc=slc, seeds=seed + 1, evaluation=e, labels={"batch": batch, "codec": "f16"}, teacher="adamw"
@@ -61,12 +61,12 @@ def training(bench: Bench, changes: dict[str, Any]) -> Iterator[Check]:
     per_view = math.ceil(count / batch)
     whole, rest = divmod(slc, ipc)
     pool = whole * per_view + rest * CLASSES // batch
-    kinds = ["soft", "hard", "soft"] if e["order"] == "adaptive" else e["order"].split("-")
+    kinds = ["soft", "hard", "soft"] if adaptive else e["order"].split("-")
     soft = e["epochs"] - e.get("hard_epochs", 0)
     lengths = {"soft": [soft] if kinds.count("soft") < 2 else [soft // 2, soft - soft // 2], "hard": [e["epochs"]]}
     if len(kinds) > 1:
         lengths["hard"] = [e.get("hard_epochs", 0)]
-    stages = [(kind, None if e["order"] == "adaptive" else lengths[kind].pop(0)) for kind in kinds]
+    stages = [(kind, None if adaptive else lengths[kind].pop(0)) for kind in kinds]
     needed = math.ceil(pool / per_view)
     work = ref.Training(
         bench.data(),
@@ -78,7 +78,7 @@ def training(bench: Bench, changes: dict[str, Any]) -> Iterator[Check]:
         pool,
         stages,
         e["epochs"],
-        e if e["order"] == "adaptive" else {**e, "adaptive": None},
+        {**e, "adaptive": e["order"] if adaptive else None},
         1,
     )
     expected = work.train(seed)

@@ -586,25 +586,25 @@ class Training:
 
     def soft_loss(self, z: Tensor, step: Step, epoch: int, student: float) -> Tensor:
         """The loss of a soft stage, by its name."""
-        e, kind = self.e, self.e["loss"]
+        e, given, kind = self.e, self.e["loss"], self.e["loss"]["name"]
         if kind == "gift":
             hot = torch.full((len(z), z.shape[1]), 0.1 / (z.shape[1] - 1), dtype=torch.float64)
             for row, (own, partner) in enumerate(zip(step.own, step.partner, strict=True)):
-                parts = ((own, 1.0),) if e["gift_label"] == "own" else ((own, step.share), (partner, 1 - step.share))
+                parts = ((own, 1.0),) if given["label"] == "own" else ((own, step.share), (partner, 1 - step.share))
                 for label, share in parts:
                     hot[row, label] += share * (0.9 - 0.1 / (z.shape[1] - 1))
             teacher = step.target - step.target.mean(dim=1, keepdim=True)
-            target = unit(teacher) + e["gift_weight"] * unit(hot)
+            target = unit(teacher) + given["weight"] * unit(hot)
             return 1 - (unit(z) * unit(target)).sum(dim=1).mean()
         if kind == "lpqld":
-            anneal = e["anneal"]
-            teacher_t = max(anneal["floor"], e["temperature"] * anneal["factor"] ** ((epoch + 1) // anneal["every"]))
+            factor = given["factor"] ** ((epoch + 1) // given["every"])
+            teacher_t = max(given["floor"], e["temperature"] * factor)
             return divergence(z / student, step.target / teacher_t)
         loss = divergence(z / e["temperature"], step.target / e["temperature"])
         loss = loss * (e["temperature"] ** 2 if e["kd_scale"] == "T2" else 1)
         if kind == "joint":
             mixed = step.share * self.smoothed(step.own) + (1 - step.share) * self.smoothed(step.partner)
-            loss = loss - e["joint_weight"] * (mixed * z.log_softmax(1)).sum(dim=1).mean()
+            loss = loss - given["weight"] * (mixed * z.log_softmax(1)).sum(dim=1).mean()
         return loss
 
     def hard_temperature(self) -> float:
@@ -654,7 +654,7 @@ class Training:
                         if "weight" in name and p.ndim > 1:
                             p.mul_(1 - rate * e["weight_decay"])
                         adam(p, g, m, v, steps, rate, 0.9, e["beta2"])
-            if soft and e["loss"] == "lpqld":
+            if soft and e["loss"]["name"] == "lpqld":
                 grid = [i / 100 for i in range(1, 101)]
                 student_t = min(grid, key=lambda t: float(self.soft_loss(z.detach(), step, epoch, t)))
             if e.get("adaptive"):

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hald.code_digests import SOURCE, closure, code_digests, entry_modules, read_sources
-from hald.config.read import suggest
-from hald.errors import UserError
+from hald.errors import UserError, suggest
 from hald.files import write_text
 from hald.plan.ledger import code_name, keyed_parts, ledger_file, version_of, versions_of
 from hald.source_changes import Code, Lines, unseen_changes

@@ -1,100 +1,74 @@
-"""Settings dataclasses -> JSON schema and the key-by-key document."""
+"""Settings -> JSON schema and the key-by-key document."""
 
-import dataclasses
-import types
-import typing
-from typing import Any, Literal, Union
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic.json_schema import models_json_schema
 
 from hald.config.settings import Config, Experiment
-from hald.plain import to_dict
-
-PRIMITIVE = {int: "integer", float: "number", str: "string", bool: "boolean"}
 
 
 def json_schema() -> dict[str, Any]:
     """The schema of config.yaml, with the schema of an experiment file under `$defs/Experiment`."""
-    definitions: dict[str, Any] = {}
-    root = _object(Config, definitions)
-    _object(Experiment, definitions)
+    _, schema = models_json_schema([(Config, "validation"), (Experiment, "validation")], ref_template=REF + "{model}")
+    definitions = {_short_name(name): _tidy(definition) for name, definition in schema["$defs"].items()}
+    for definition in definitions.values():
+        definition["description"] = definition["description"].splitlines()[0]
+        definition.setdefault("required", [])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "config/config.yaml (experiment files: #/$defs/Experiment)",
-        "description": "Generated from src/hald/config/settings.py by `make docs`.",
-        **definitions.pop(root["$ref"].rsplit("/", 1)[1]),
+        "description": "Generated from the settings in src/hald by `make docs`.",
+        **{name: value for name, value in definitions.pop("Config").items() if name != "description"},
         "$defs": definitions,
     }
 
 
-def _object(cls: type, definitions: dict[str, Any]) -> dict[str, Any]:
-    """Reference to the definition of a dataclass, made on first use."""
-    if cls.__name__ not in definitions:
-        definitions[cls.__name__] = {}
-        hints = typing.get_type_hints(cls)
-        fields = dataclasses.fields(cls)
-        definitions[cls.__name__] = {
-            "type": "object",
-            "description": (cls.__doc__ or "").strip().splitlines()[0],
-            "additionalProperties": False,
-            "required": [field.name for field in fields if _is_required(field)],
-            "properties": {field.name: _property(field, hints[field.name], definitions) for field in fields},
-        }
-    return {"$ref": f"#/$defs/{cls.__name__}"}
+REF = "#/$defs/"
 
 
-def _is_required(field: "dataclasses.Field[Any]") -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+def _short_name(name: str) -> str:
+    """`Settings` of a plug-in by the plug-in's name."""
+    plugin = re.fullmatch(r"hald__synthesis__methods__(\w+)__settings__Settings", name)
+    return f"images-{plugin.group(1)}" if plugin else name
 
 
-def default_of(field: "dataclasses.Field[Any]") -> Any:
-    """Plain JSON default of a field."""
-    factory: Any = field.default_factory
-    value = field.default if factory is dataclasses.MISSING else factory()
-    if dataclasses.is_dataclass(value):
-        return to_dict(value)
-    return list(value) if isinstance(value, tuple) else value
+def _tidy(node: Any) -> Any:
+    """Without generated titles, lists of equal items in short, a bare name beside a mapping with that name."""
+    if isinstance(node, list):
+        return [_tidy(item) for item in node]
+    if not isinstance(node, dict):
+        return REF + _short_name(node.removeprefix(REF)) if isinstance(node, str) and node.startswith(REF) else node
+    tidy = {name: _tidy(value) for name, value in node.items() if name != "title" or isinstance(value, dict)}
+    if "prefixItems" in tidy:
+        tidy["items"] = tidy.pop("prefixItems")[0]
+    if tidy.get("discriminator", {}).get("propertyName") == "name":
+        mapping = {name: tidy.pop(name) for name in ("oneOf", "discriminator")}
+        tidy["anyOf"] = [{"enum": list(mapping["discriminator"]["mapping"])}, mapping]
+    return tidy
 
 
-def _property(field: "dataclasses.Field[Any]", hint: Any, definitions: dict[str, Any]) -> dict[str, Any]:
-    limits = field.metadata["limits"]
-    schema = _type(hint, limits, definitions) | {"description": field.metadata["meaning"]}
-    if not _is_required(field):
-        schema["default"] = default_of(field)
-    return schema
+def alternatives(schema: Mapping[str, Any], node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What a value may be: a node with its references followed and its unions taken apart."""
+    if "$ref" in node:
+        return alternatives(schema, schema["$defs"][node["$ref"].removeprefix(REF)])
+    if "anyOf" in node:
+        return [one for part in node["anyOf"] for one in alternatives(schema, part)]
+    return [node]
 
 
-def _type(hint: Any, limits: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (Union, types.UnionType):
-        return {"anyOf": [_type(arg, limits, definitions) for arg in args]}
-    if hint is type(None):
-        return {"type": "null"}
-    if origin is Literal:
-        return {"enum": list(args)}
-    if dataclasses.is_dataclass(hint):
-        return _object(typing.cast(type, hint), definitions)
-    if origin is dict:
-        names = {"propertyNames": {"pattern": r"^\d+$"}} if args[0] is int else {}
-        return {"type": "object", "additionalProperties": _type(args[1], limits, definitions)} | names
-    if origin is tuple:
-        return _array(args, limits, definitions)
-    if hint in PRIMITIVE:
-        number = {name: value for name, value in limits.items() if not name.endswith("Items")}
-        return {"type": PRIMITIVE[hint]} | (number if hint in (int, float) else {})
-    return {}
-
-
-def _array(args: tuple[Any, ...], limits: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    lengths = {name: value for name, value in limits.items() if name.endswith("Items")}
-    if args[-1] is not Ellipsis:
-        lengths = {"minItems": len(args), "maxItems": len(args)}
-    return {"type": "array", "items": _type(args[0], limits, definitions)} | lengths
+def variants(node: Mapping[str, Any]) -> dict[str, str]:
+    """Of a union that one key decides: a reference for each value of that key."""
+    found: dict[str, str] = node.get("discriminator", {}).get("mapping", {})
+    return found
 
 
 def document() -> str:
     """config/README.md: every key with type, default and meaning."""
     schema = json_schema()
     sections = [("config/config.yaml", schema), ("config/experiments/*.yaml", schema["$defs"]["Experiment"])]
-    sections += [(name, schema["$defs"][name]) for name in schema["$defs"] if name != "Experiment"]
+    sections += sorted(item for item in schema["$defs"].items() if item[0] != "Experiment")
     parts = [HEAD]
     for title, definition in sections:
         rows = [_row(name, prop, definition) for name, prop in definition["properties"].items()]
@@ -136,10 +110,16 @@ def _short(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, list):
         return "[" + ", ".join(_short(item) for item in value) + "]"
-    return "its own defaults" if isinstance(value, dict) and value else str(value)
+    if isinstance(value, dict) and value:
+        return str(value.get("name", "its own defaults"))
+    return str(value)
 
 
 def _words(prop: dict[str, Any]) -> str:
+    if variants(prop):
+        return " or ".join(dict.fromkeys(_words({"$ref": ref}) for ref in variants(prop).values()))
+    if "const" in prop:
+        return f"`{prop['const']}`"
     if "anyOf" in prop:
         return " or ".join(_words(option) for option in prop["anyOf"] if option.get("type") != "null")
     if "enum" in prop:
@@ -151,6 +131,7 @@ def _words(prop: dict[str, Any]) -> str:
         length = f"{prop['minItems']} x " if prop.get("minItems") == prop.get("maxItems", 0) else ""
         return f"list of {length}{_words(prop['items'])}"
     if prop.get("type") == "object":
-        inner = _words(prop["additionalProperties"])
+        more = prop["additionalProperties"]
+        inner = _words(more) if isinstance(more, dict) else "anything"
         return f"map of names to {inner}"
     return str(prop.get("type", "anything"))

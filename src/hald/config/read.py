@@ -1,21 +1,26 @@
 """Reading and checking the config: YAML files -> validated settings, or one message that says what to change."""
 
-import difflib
+import json
 import math
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import jsonschema
 import yaml
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from hald.config.document import json_schema
+from hald.config.messages import explain, spot_of
 from hald.config.settings import Config, Experiment
-from hald.errors import UserError
-from hald.plain import from_dict
+from hald.errors import UserError, suggest
+from hald.settings import Section, named
 
+S = TypeVar("S", bound=Section)
+
+BY_NAME = ("order", "loss")  # a bare name, or a mapping with that name
 OUTCOMES = ("tables", "analyses", "figures", "includes")  # what an experiment does not hand on to those that extend it
 
 
@@ -34,18 +39,15 @@ def load_config(raw: dict[str, Any] | None = None, root: Path = Path()) -> tuple
     """The settings of a run: `raw` (or config/config.yaml below `root`) with the datasets and experiments it names."""
     folder = root / "config"
     raw = read_yaml(folder / "config.yaml") if raw is None else _plain(raw)
-    schema = json_schema()
     if isinstance(raw.get("datasets") or {}, dict):
         raw["datasets"] = merge(read_yaml(folder / "datasets.yaml"), raw.get("datasets") or {})
-    _validate(raw, schema, "config/config.yaml (or --config)")
-    config = from_dict(Config, raw)
+    config = _validated(Config, raw, "config/config.yaml (or --config)")
     experiments = {}
     standard = read_yaml(folder / "evaluations.yaml")
     for name, own in _experiment_files(config.experiments, root).items():
         content = merge(merge({"evaluations": standard}, own), config.override.get(name) or {})
         _apply_presets(content, folder / "presets.yaml", f"experiment '{name}'")
-        _validate(content, {"$ref": "#/$defs/Experiment", "$defs": schema["$defs"]}, str(experiment_file(name, root)))
-        experiments[name] = from_dict(Experiment, content)
+        experiments[name] = _validated(Experiment, content, str(experiment_file(name, root)))
     unused = sorted(config.override.keys() - experiments.keys())
     if unused:
         raise UserError(f"override names '{unused[0]}', which is not among experiments: {list(config.experiments)}")
@@ -56,7 +58,7 @@ def _apply_presets(content: dict[str, Any], path: Path, where: str) -> None:
     """Lay every image set that names a `preset` over that preset, in place."""
     images = content.get("images")
     if not isinstance(images, dict):
-        return  # the schema will say so
+        return  # validation will say so
     for name, entry in images.items():
         if not isinstance(entry, dict) or not isinstance(entry.get("preset"), str):
             continue
@@ -156,10 +158,14 @@ def _plain(value: Any) -> Any:
 
 
 def merge(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """`base` with the keys of `change` laid over it, mapping by mapping."""
+    """`base` with the keys of `change` laid over it, mapping by mapping; an order or loss of another name replaces."""
     merged = dict(base)
     for name, value in change.items():
         old = merged.get(name)
+        if name in BY_NAME and isinstance(value, dict):
+            old = named(old)
+            if isinstance(old, dict) and value.get("name", old.get("name")) != old.get("name"):
+                old = None
         merged[name] = merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return merged
 
@@ -169,27 +175,40 @@ def expand(path: str) -> str:
     return os.path.expanduser(os.path.expandvars(path))
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """`Did you mean ...?`, or the list of what there is."""
-    known = list(known)
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known) or 'none'}."
-
-
-def _validate(content: dict[str, Any], schema: dict[str, Any], where: str) -> None:
-    """Check against the schema.
+def _validated(kind: type[S], content: dict[str, Any], where: str) -> S:
+    """Settings from plain values, or one message for each of the first five that are wrong.
 
     Text where a number or truth value is wanted is read as one: Snakemake's --config leaves what stands inside lists
-    and mappings as text.
+    and mappings as text. Validated is JSON, in which a tuple is a list.
     """
-    validator = jsonschema.Draft202012Validator(schema)
-    for leaf in [leaf for error in validator.iter_errors(content) for leaf in _leaves(error)]:
-        if isinstance(leaf.instance, str) and leaf.validator == "type":
-            _set(content, list(leaf.absolute_path), yaml.load(leaf.instance, Loader=_Loader))
     _require_finite(content, where)
-    errors = sorted(validator.iter_errors(content), key=lambda error: [str(part) for part in error.path])
-    if errors:
-        raise UserError("\n".join(f"{where}: {_explain(error)}" for error in errors[:5]))
+    try:
+        return kind.model_validate_json(json.dumps(content, default=str))
+    except ValidationError as error:
+        if not _read_texts(content, error.errors(include_url=False), _schema(kind)):
+            raise UserError(_said(kind, content, error, where)) from None
+    try:
+        return kind.model_validate_json(json.dumps(content, default=str))
+    except ValidationError as error:
+        raise UserError(_said(kind, content, error, where)) from None
+
+
+def _schema(kind: type[Section]) -> dict[str, Any]:
+    whole = json_schema()
+    return whole if kind is Config else {"$ref": f"#/$defs/{kind.__name__}", "$defs": whole["$defs"]}
+
+
+def _said(kind: type[Section], content: dict[str, Any], error: ValidationError, where: str) -> str:
+    messages = explain(error.errors(include_url=False), content, _schema(kind))
+    return "\n".join(f"{where}: {message}" for message in messages[:5])
+
+
+def _read_texts(content: dict[str, Any], errors: Sequence[ErrorDetails], schema: dict[str, Any]) -> bool:
+    """Read texts of a wrong type as YAML, in place; whether there are any."""
+    texts = [error for error in errors if error["type"].endswith("_type") and isinstance(error["input"], str)]
+    for error in texts:
+        _set(content, spot_of(error["loc"], content, schema).path, yaml.load(error["input"], Loader=_Loader))
+    return bool(texts)
 
 
 def _require_finite(content: Any, where: str, place: str = "") -> None:
@@ -200,31 +219,7 @@ def _require_finite(content: Any, where: str, place: str = "") -> None:
         _require_finite(value, where, f"{place}.{name}" if place else str(name))
 
 
-def _leaves(error: jsonschema.ValidationError) -> Iterator[jsonschema.ValidationError]:
-    """An error, and those of the alternatives behind it."""
-    yield error
-    for cause in error.context or ():
-        yield from _leaves(cause)
-
-
-def _set(content: Any, path: list[str | int], value: Any) -> None:
+def _set(content: Any, path: Sequence[str | int], value: Any) -> None:
     for part in path[:-1]:
         content = content[part]
     content[path[-1]] = value
-
-
-def _explain(error: jsonschema.ValidationError) -> str:
-    place = ".".join(str(part) for part in error.absolute_path) or "top level"
-    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        known = list(error.schema["properties"])
-        unknown = next(name for name in error.instance if name not in known)
-        return f"{place}: unknown key '{unknown}'. {suggest(unknown, known)}"
-    if error.validator == "pattern":
-        return f"{place}: found the key '{error.instance}', expected a whole number"
-    if error.validator == "required":
-        return f"{place}: {error.message.replace(' is a required property', ' is missing')}"
-    if error.validator == "anyOf":
-        real = [cause for cause in error.context or () if cause.schema.get("type") != "null"]  # an option may be empty
-        return f"{place}: {'; '.join(dict.fromkeys(cause.message for cause in real))}"
-    meaning = error.schema.get("description", "")
-    return f"{place}: {error.message}" + (f" ({meaning})" if meaning else "")

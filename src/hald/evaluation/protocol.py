@@ -1,17 +1,15 @@
 """An evaluation of the config at one (dataset, student, IPC, SLC): stages, loss and rates of a run."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hald.config.published import Published, Setting
 from hald.errors import UserError
-from hald.evaluation.settings import Evaluation
+from hald.evaluation.settings import Adaptive, Alternating, Evaluation, Fixed
 from hald.evaluation.spec import AdaptiveSpec, LossSpec, Stage
 
 SOFT_ALONE = ("loss", "temperature", "kd_scale", "sampling")  # settings of soft stages
 LENGTHS = ("hard_epochs", "first_epochs", "last_epochs")
-DECIDED_BY = {"adaptive": "adaptive", "alternating": "alternate"}  # orders whose stages have no given lengths
 PLAIN = ("weight_decay", "sampling", "top_k", "precision", "compile")
 
 
@@ -35,19 +33,19 @@ def protocol(evaluation: Evaluation, epochs: int, where: Where, published: Publi
     }
     hard = _hard_epochs(evaluation, epochs, where, published)
     origin = {name: setting.origin for name, setting in rates.items()}
-    if "-" in evaluation.order:
+    if "-" in evaluation.order.name:
         origin["hard_epochs"] = hard.origin
     if evaluation.label_uses and hard.value == 0:  # labels enough for all epochs
-        evaluation = replace(evaluation, order="soft")
+        evaluation = evaluation.model_copy(update={"order": Fixed(name="soft")})
     stages = stages_of(evaluation, epochs, int(hard.value))
     has_soft, has_hard = (any(stage.kind == kind for stage in stages) for kind in ("soft", "hard"))
     if not has_soft:  # what a training does not use has one value, so that the same training has one key
-        evaluation = replace(evaluation, **{name: getattr(Evaluation(), name) for name in SOFT_ALONE})
+        evaluation = evaluation.model_copy(update={name: getattr(Evaluation(), name) for name in SOFT_ALONE})
     return {
         "stages": stages,
         "epochs": epochs,
-        "adaptive": _adaptive(evaluation, epochs, where) if evaluation.order == "adaptive" else None,
-        "loss": LOSSES[evaluation.loss](evaluation),
+        "adaptive": _adaptive(evaluation.order, epochs, where) if isinstance(evaluation.order, Adaptive) else None,
+        "loss": LossSpec(evaluation.loss.name, evaluation.loss.options(evaluation)),
         "origin": origin,
         "handover": evaluation.handover if len(stages) > 1 else "carry",
         "smoothing": evaluation.smoothing if has_hard else 0.0,
@@ -74,7 +72,7 @@ def _chosen(value: float | None, published: Setting) -> Setting:
 
 
 def _hard_epochs(evaluation: Evaluation, epochs: int, where: Where, published: Published) -> Setting:
-    kinds = evaluation.order.split("-")
+    kinds = evaluation.order.name.split("-")
     usual = Setting(epochs if kinds == ["hard"] else 0, "recommended")
     if len(kinds) > 1:
         usual = published.hard_epochs(where.dataset, where.slc, epochs)
@@ -99,26 +97,25 @@ def _at_slc(value: dict[int, int], slc: int) -> int:
 
 def stages_of(evaluation: Evaluation, epochs: int, hard: int) -> tuple[Stage, ...]:
     """The stages of a training. Soft-hard-soft: [soft // 2, hard, soft - soft // 2] (paper)."""
-    if evaluation.order in DECIDED_BY:
+    order = evaluation.order
+    if not isinstance(order, Fixed):
         _refuse_lengths(evaluation)
-    if evaluation.order == "adaptive":
+    if isinstance(order, Adaptive):
         return tuple(Stage(kind, None) for kind in ("soft", "hard", "soft"))
-    if evaluation.order == "alternating":
-        return _alternating(evaluation, epochs)
-    kinds = evaluation.order.split("-")
+    if isinstance(order, Alternating):
+        return _alternating(order, epochs)
+    kinds = order.name.split("-")
     soft = epochs - hard
     if (hard > 0) != ("hard" in kinds) or (soft > 0) != ("soft" in kinds):
         raise UserError(
-            f"order '{evaluation.order}' does not go with {epochs} epochs of which {hard} are hard; "
+            f"order '{order.name}' does not go with {epochs} epochs of which {hard} are hard; "
             f"set hard_epochs between 1 and {epochs - 1} for mixed orders, and leave it empty for 'soft' and 'hard'"
         )
     lengths = [{"soft": soft, "hard": hard}[kind] for kind in kinds]
     if kinds[0] == kinds[-1] and len(kinds) > 1:
         lengths[0], lengths[-1] = _parts(evaluation, lengths[0])
     elif evaluation.first_epochs or evaluation.last_epochs:
-        raise UserError(
-            f"order '{evaluation.order}' has each kind of stage once: leave first_epochs and last_epochs empty"
-        )
+        raise UserError(f"order '{order.name}' has each kind of stage once: leave first_epochs and last_epochs empty")
     return tuple(Stage(kind, length) for kind, length in zip(kinds, lengths, strict=True))
 
 
@@ -126,8 +123,9 @@ def _refuse_lengths(evaluation: Evaluation) -> None:
     """Of an order that decides itself how long its stages are."""
     given = [name for name in LENGTHS if getattr(evaluation, name) is not None]
     if given:
-        order = evaluation.order
-        raise UserError(f"order '{order}' follows from `{DECIDED_BY[order]}`: leave {' and '.join(given)} empty")
+        raise UserError(
+            f"how long stages are follows from `order: {evaluation.order.name}`: leave {' and '.join(given)} empty"
+        )
 
 
 def _parts(evaluation: Evaluation, together: int) -> tuple[int, int]:
@@ -136,50 +134,28 @@ def _parts(evaluation: Evaluation, together: int) -> tuple[int, int]:
     first = first if first is not None else together - last if last is not None else together // 2
     last = together - first if last is None else last
     if first + last != together or first < 1 or last < 1:
-        kind = evaluation.order.split("-")[0]
+        kind = evaluation.order.name.split("-")[0]
         raise UserError(
             f"stage lengths do not add up: first {first} and last {last} epochs must share the {together} {kind} "
-            f"epochs of order '{evaluation.order}', one each at least; change first_epochs, last_epochs or hard_epochs"
+            f"epochs of order '{evaluation.order.name}', one each at least; change first_epochs, last_epochs or "
+            f"hard_epochs"
         )
     return first, last
 
 
-def _alternating(evaluation: Evaluation, epochs: int) -> tuple[Stage, ...]:
+def _alternating(order: Alternating, epochs: int) -> tuple[Stage, ...]:
     """Soft and hard in turn, the last stretch cut short where it must be."""
-    kinds = ("soft", "hard") if evaluation.alternate_first == "soft" else ("hard", "soft")
-    starts = range(0, epochs, evaluation.alternate)
-    return tuple(Stage(kinds[i % 2], min(evaluation.alternate, epochs - start)) for i, start in enumerate(starts))
+    kinds = ("soft", "hard") if order.first == "soft" else ("hard", "soft")
+    starts = range(0, epochs, order.every)
+    return tuple(Stage(kinds[i % 2], min(order.every, epochs - start)) for i, start in enumerate(starts))
 
 
-def _adaptive(evaluation: Evaluation, epochs: int, where: Where) -> AdaptiveSpec:
-    settings = evaluation.adaptive
+def _adaptive(settings: Adaptive, epochs: int, where: Where) -> AdaptiveSpec:
     if 3 * settings.shortest > epochs:
         raise UserError(
             f"order 'adaptive' has three stages of at least {settings.shortest} epochs, the training has {epochs}; "
-            f"lower adaptive: shortest"
+            f"lower `shortest`: order: {{name: adaptive, shortest: ...}}"
         )
     if settings.held_out >= where.ipc:
-        raise UserError(f"adaptive: held_out {settings.held_out} leaves nothing to train on at IPC {where.ipc}")
-    return AdaptiveSpec(**vars(settings))
-
-
-def _kl(evaluation: Evaluation) -> LossSpec:
-    return LossSpec("kl", {"temperature": evaluation.temperature, "squared": evaluation.kd_scale == "T2"})
-
-
-def _joint(evaluation: Evaluation) -> LossSpec:
-    more = {"weight": evaluation.joint_weight, "smoothing": evaluation.smoothing}
-    return LossSpec("joint", _kl(evaluation).options | more)
-
-
-def _gift(evaluation: Evaluation) -> LossSpec:
-    return LossSpec("gift", {"weight": evaluation.gift_weight, "mixed": evaluation.gift_label == "mixed"})
-
-
-def _lpqld(evaluation: Evaluation) -> LossSpec:
-    anneal = evaluation.anneal
-    options = {"start": evaluation.temperature, "factor": anneal.factor, "every": anneal.every, "floor": anneal.floor}
-    return LossSpec("lpqld", options)
-
-
-LOSSES: dict[str, Callable[[Evaluation], LossSpec]] = {"kl": _kl, "joint": _joint, "gift": _gift, "lpqld": _lpqld}
+        raise UserError(f"order 'adaptive': held_out {settings.held_out} leaves nothing to train on at IPC {where.ipc}")
+    return AdaptiveSpec(**settings.model_dump(exclude={"name"}))

@@ -1,8 +1,8 @@
 """The plan's arithmetic: the part of a store that an SLC means, AdamW's memory, logits that are kept."""
 
-from hald.config.settings import Labels
 from hald.errors import UserError
 from hald.evaluation.settings import Evaluation
+from hald.labels.settings import Labels
 from hald.labels.spec import LabelsSpec
 
 
@@ -59,7 +59,7 @@ def kept_logits(labels: Labels, classes: int, where: str) -> int:
 def check_top_k(evaluation: Evaluation, labels: LabelsSpec, where: str) -> None:
     """Refuse to use more logits per label than a store has, and GIFT where not all of them count."""
     top_k, stored = evaluation.top_k, labels.top_k or labels.classes
-    if evaluation.loss == "gift" and (top_k or labels.top_k):
+    if evaluation.loss.name == "gift" and (top_k or labels.top_k):
         what = f"the store keeps {stored}: set another `codec`" if labels.top_k else f"top_k is {top_k}: leave it empty"
         raise UserError(f"{where} has loss 'gift', which compares all {labels.classes} logits of a label; {what}")
     if top_k is not None and top_k > stored:

@@ -9,10 +9,9 @@ from typing import Any, cast
 
 from hald.analysis.spec import AnalysisSpec
 from hald.code_digests import digest_of
-from hald.config.read import suggest
 from hald.config.settings import Jobs
 from hald.datasets.spec import DatasetSpec
-from hald.errors import UserError
+from hald.errors import UserError, suggest
 from hald.evaluation.spec import RunSpec
 from hald.files import read_json, write_json
 from hald.labels.spec import LabelsSpec

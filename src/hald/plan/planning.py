@@ -2,16 +2,17 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from hald.config.paper import PaperTables
 from hald.config.published import Published
-from hald.config.read import expand, suggest
-from hald.config.settings import Config, Dataset, Experiment
+from hald.config.read import expand
+from hald.config.settings import Config, Experiment
+from hald.datasets.settings import Dataset
 from hald.datasets.spec import DatasetSpec
-from hald.errors import UserError
+from hald.errors import UserError, suggest
 from hald.evaluation.protocol import Where, protocol, uses_labels
 from hald.evaluation.spec import RunSpec
 from hald.files import file_digest
@@ -93,7 +94,7 @@ class Builder:
         labels = self.plan.labels[labels_key]
         check_top_k(settings, labels, f"{self.where}: evaluation '{evaluation}'")
         if net.lr is not None and settings.lr is None:
-            settings = replace(settings, lr=net.lr)
+            settings = settings.model_copy(update={"lr": net.lr})
         rounding = settings.slc_rounding or ex.slc_rounding
         per_image = pool_size(labels, ipc, slc, rounding) / labels.batches if settings.label_uses else slc / ipc
         where = Where(dataset.published_as or ex.dataset, net.published_as or net.arch, ipc, slc, per_image)
@@ -143,14 +144,15 @@ class Builder:
         arch = "+".join(short(self.plan.teachers[key].arch) for key in teachers)
         method = ex.images[images]
         check_batches(dataset.classes * ipc, ex.labels.batch, self.where)
-        if method.bn_mode is None and method.method not in BN_MODE:
+        bn_mode = method.bn_mode or method.USUAL_BN_MODE
+        if bn_mode is None:
             raise UserError(
                 f"{self.where}: image set '{images}' was made elsewhere, so say which BN statistics label it: "
                 f"`bn_mode: batch` (as the released code has it for all images but RDED's) or `bn_mode: running`"
             )
         stored = ex.labels
         if method.codec or method.top_k:
-            stored = replace(stored, codec=method.codec or stored.codec, top_k=method.top_k)
+            stored = stored.model_copy(update={"codec": method.codec or stored.codec, "top_k": method.top_k})
         spec = LabelsSpec(
             images=images_key,
             teachers=teachers,
@@ -165,7 +167,7 @@ class Builder:
             scale=dataset.augment.scale,
             ratio=dataset.augment.ratio,
             flip=dataset.augment.flip,
-            bn_mode=method.bn_mode or BN_MODE[method.method],
+            bn_mode=bn_mode,
             codec=stored.codec,
             top_k=kept_logits(stored, dataset.classes, self.where),
             seed=ex.labels.seed,
@@ -292,7 +294,6 @@ class Builder:
 FAMILIES = ("small", "sre2l", "torchvision", "timm")
 MAX_VIEWS = 65536  # length of a store's arrays; hald.labels.layout has the same
 FIXED_SIZE = ("sklearn_digits", "torchvision")
-BN_MODE = dict.fromkeys(("sre2l", "lpld", "fadrm"), "batch") | dict.fromkeys(("rded", "patches", "real"), "running")
 
 
 def short(arch: str) -> str:

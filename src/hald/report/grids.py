@@ -4,8 +4,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from hald.config.read import suggest
-from hald.errors import UserError
+from hald.errors import UserError, suggest
 from hald.report.settings import Grid, Table
 
 FIELDS = ("dataset", "images", "ipc", "slc", "sli", "student", "evaluation", "label")

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from hald.analysis.settings import Analysis
 from hald.analysis.spec import AnalysisSpec, Subject
-from hald.config.read import suggest
-from hald.errors import UserError
+from hald.errors import UserError, suggest
 from hald.evaluation.spec import RunSpec
 from hald.plain import to_dict
 from hald.report.figure_spec import FigureSpec
 from hald.report.grids import PLACE, Place, places
-from hald.report.settings import Analysis, Figure, Table
+from hald.report.settings import Figure, Table
 from hald.report.spec import Cell, TableSpec
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Outcomes:
                 if missing:
                     raise UserError(f"{self.b.where}: table '{table_id}' shows '{missing}'. {suggest(missing, place)}")
                 cells.append(self._cell(table_id, table, place, key, number, path))
-        return self._table(table_id, replace(table, seeds=1), cells)
+        return self._table(table_id, table.model_copy(update={"seeds": 1}), cells)
 
     def analysis(self, name: str, settings: Analysis) -> str:
         """An analysis and everything that it looks at."""

@@ -1,26 +1,27 @@
 """What a teacher is: an architecture, where its weights come from, and the recipe that trains it."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from hald.plain import option
+from pydantic import Field
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Training of a teacher from scratch."""
 
-    epochs: int = option("Training epochs", 200, minimum=1)
-    batch: int = option("Batch size", 128, minimum=2)
-    optimizer: Literal["sgd", "adam", "adamw"] = option("Optimiser", "sgd")
-    lr: float = option("Initial learning rate", 0.1, exclusiveMinimum=0)
-    momentum: float = option("Momentum (sgd only)", 0.9, minimum=0, exclusiveMaximum=1)
-    weight_decay: float = option("Weight decay", 0.0005, minimum=0)
-    warmup: int = option("Epochs of linear warm-up, from one hundredth of the rate", 0, minimum=0)
-    crop: Literal["padded", "resized"] = option(
-        "Random crop of the padded image, or random resized crop with the dataset's scale and ratio", "padded"
-    )
-    padding: int = option("Pixels of zero padding for `crop: padded`", 4, minimum=0)
+    epochs: Annotated[int, Field(ge=1, description="Training epochs")] = 200
+    batch: Annotated[int, Field(ge=2, description="Batch size")] = 128
+    optimizer: Annotated[Literal["sgd", "adam", "adamw"], Field(description="Optimiser")] = "sgd"
+    lr: Annotated[float, Field(gt=0, description="Initial learning rate")] = 0.1
+    momentum: Annotated[float, Field(ge=0, lt=1, description="Momentum (sgd only)")] = 0.9
+    weight_decay: Annotated[float, Field(ge=0, description="Weight decay")] = 0.0005
+    warmup: Annotated[int, Field(ge=0, description="Epochs of linear warm-up, from one hundredth of the rate")] = 0
+    crop: Annotated[
+        Literal["padded", "resized"],
+        Field(description="Random crop of the padded image, or random resized crop with the dataset's scale and ratio"),
+    ] = "padded"
+    padding: Annotated[int, Field(ge=0, description="Pixels of zero padding for `crop: padded`")] = 4
 
 
 @dataclass(frozen=True)

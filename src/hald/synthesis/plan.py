@@ -5,9 +5,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hald.config.read import expand
-from hald.config.settings import Images
 from hald.errors import UserError
 from hald.synthesis.class_folders import folder_digest
+from hald.synthesis.methods.external.settings import Settings as ExternalSettings
+from hald.synthesis.methods.fadrm.settings import Settings as FadrmSettings
+from hald.synthesis.methods.lpld.settings import Settings as LpldSettings
+from hald.synthesis.methods.patches.settings import Settings as PatchesSettings
+from hald.synthesis.methods.rded.settings import Settings as RdedSettings
+from hald.synthesis.methods.real.settings import Settings as RealSettings
+from hald.synthesis.methods.sre2l.settings import Settings as Sre2lSettings
+from hald.synthesis.settings import ImageSet, Optimised, Patched, Ranked
 from hald.synthesis.spec import (
     Fadrm,
     FromDataset,
@@ -34,18 +41,15 @@ class ImagesBuilder:
     """Resolves one image set at one IPC."""
 
     b: "Builder"
-    images: Images
+    images: ImageSet
     name: str
     ipc: int
 
     def build(self) -> str:
         """Add the set and all it is made from to the plan; its key."""
-        method = self.images.method
-        if (method == "external") != (self.images.path is not None):
-            raise self._error(f"has method {method} and path {self.images.path}; give both or neither")
         dataset = self.b.settings()
         spec = ImagesSpec(
-            method=method,
+            method=self.images.method,
             dataset=self.b.dataset(),
             teachers=self._teachers(),
             classes=dataset.classes,
@@ -53,7 +57,7 @@ class ImagesBuilder:
             size=dataset.size,
             source=self._source(),
             threads=self.b.experiment.threads,
-            path=expand(self.images.path) if self.images.path else None,
+            path=expand(self.images.path) if isinstance(self.images, ExternalSettings) else None,
         )
         plan = self.b.plan
         key = self.b.add("synthesize", spec, f"{self._slug}-ipc{self.ipc}")
@@ -71,41 +75,42 @@ class ImagesBuilder:
         return UserError(f"{self.b.where}: image set '{self.name}' {text}")
 
     def _teachers(self) -> tuple[str, ...]:
-        names = self.images.teachers or (self.images.teacher or self.b.experiment.teacher,)
-        if len(names) > 1 and self.images.method not in ("sre2l", "fadrm"):
-            raise self._error(f"has {len(names)} teachers, but {self.images.method} uses one; set `teacher`")
+        m = self.images
+        names = (m.teachers if isinstance(m, Optimised) else None) or (m.teacher or self.b.experiment.teacher,)
+        if len(names) > 1 and isinstance(m, Optimised) and not m.SEVERAL_TEACHERS:
+            raise self._error(f"has {len(names)} teachers, but {m.method} uses one; set `teacher`")
         keys = tuple(self.b.teacher(name) for name in names)
         specs = [self.b.plan.teachers[key] for key in keys]
         if len({(spec.mean, spec.std) for spec in specs}) > 1:
             raise self._error("has teachers that are fed with different `mean` or `std`; its images live in one space")
         return keys
 
-    def _needs_ranking(self) -> bool:
-        m = self.images
-        return m.method in ("rded", "patches", "fadrm") or (m.method == "sre2l" and m.init == "patches")
-
     def _real_images(self) -> int:
         """Real images that a class must have for this set."""
-        if self._needs_ranking():
-            return self.ipc * self.images.factor**2
-        return self.ipc if self.images.method == "real" else 0
+        m = self.images
+        if isinstance(m, Ranked) and not (isinstance(m, Sre2lSettings) and m.init == "gaussian"):
+            return self.ipc * m.factor**2
+        return self.ipc if isinstance(m, RealSettings) else 0
 
     def _source(self) -> FromDataset | FromRanking | Patches | FromUnits | FromFolder:
-        m = self.images
-        if m.method == "real":
-            return FromDataset(self.b.settings().resize, m.seed)
-        if m.method == "external":
-            assert m.path is not None
-            return FromFolder(folder_digest(Path(expand(m.path))))
-        if m.method == "rded":
-            return FromRanking(self._ranking(), m.factor)
-        return self._patches() if m.method == "patches" else FromUnits(self._units(), m.batch)
+        match self.images:
+            case RealSettings() as m:
+                return FromDataset(self.b.settings().resize, m.seed)
+            case ExternalSettings() as m:
+                return FromFolder(folder_digest(Path(expand(m.path))))
+            case RdedSettings() as m:
+                return FromRanking(self._ranking(m), m.factor)
+            case PatchesSettings() as m:
+                return self._patches(m)
+            case Optimised() as m:
+                return FromUnits(self._units(m), m.batch)
+        raise AssertionError(f"no images of method {self.images.method}")
 
-    def _patches(self) -> Patches:
-        return Patches(self._ranking(), self.images.difficulty, self.images.factor)
+    def _patches(self, m: Patched) -> Patches:
+        return Patches(self._ranking(m), m.difficulty, m.factor)
 
-    def _ranking(self) -> str:
-        m, dataset = self.images, self.b.settings()
+    def _ranking(self, m: Ranked) -> str:
+        dataset = self.b.settings()
         needed = self.ipc * m.factor**2
         if m.mipc < needed:
             raise self._error(
@@ -129,8 +134,8 @@ class ImagesBuilder:
         )
         return self.b.add("rank", spec, f"{self.b.experiment.dataset}/crops{spec.side}")
 
-    def _units(self) -> str:
-        m, dataset, plan = self.images, self.b.settings(), self.b.plan
+    def _units(self, m: Optimised) -> str:
+        dataset, plan = self.b.settings(), self.b.plan
         teachers = self._teachers()
         spec = UnitsSpec(
             method=m.method,
@@ -140,26 +145,29 @@ class ImagesBuilder:
             classes=dataset.classes,
             size=dataset.size,
             batch=m.batch,
-            own=self._own(),
-            recover=self._recover(),
+            own=self._own(m),
+            recover=self._recover(m),
             seed=m.seed,
             threads=self.b.experiment.threads,
         )
         return self.b.add("recover", spec, self._slug)
 
-    def _own(self) -> Sre2l | Fadrm | Lpld:
-        if self.images.method == "lpld":
-            return Lpld(self.ipc, self._statistics())
-        if self.images.method == "fadrm":
-            return Fadrm(self._patches(), self.images.alpha)
-        return Sre2l(self._patches() if self.images.init == "patches" else None)
+    def _own(self, m: Optimised) -> Sre2l | Fadrm | Lpld:
+        match m:
+            case LpldSettings():
+                return Lpld(self.ipc, self._statistics(m))
+            case FadrmSettings():
+                return Fadrm(self._patches(m), m.alpha)
+            case Sre2lSettings():
+                return Sre2l(self._patches(m) if m.init == "patches" else None)
+        raise AssertionError(f"{m.method} optimises nothing")
 
-    def _recover(self) -> Recover:
+    def _recover(self, m: Optimised) -> Recover:
         """The optimisation with a size for every stage, after checking that they fit."""
-        r, size = self.images.recover, self.b.settings().size
+        r, size = m.recover, self.b.settings().size
         stages = len(r.budgets)
-        if self.images.method != "fadrm" and stages > 1:
-            raise self._error(f"has {stages} budgets, but {self.images.method} has one stage; give one number")
+        if not isinstance(m, FadrmSettings) and stages > 1:
+            raise self._error(f"has {stages} budgets, but {m.method} has one stage; give one number")
         if r.sizes and len(r.sizes) != stages:
             raise self._error(f"has {len(r.sizes)} sizes and {stages} budgets; give one of each for every stage")
         if r.sizes and r.sizes[-1] != size:
@@ -174,8 +182,8 @@ class ImagesBuilder:
         if pair[0] > pair[1]:
             raise self._error(f"has {what} [{pair[0]:g}, {pair[1]:g}]; write the smaller value first")
 
-    def _statistics(self) -> str:
-        m, dataset = self.images, self.b.settings()
+    def _statistics(self, m: LpldSettings) -> str:
+        dataset = self.b.settings()
         spec = StatisticsSpec(
             dataset=self.b.dataset(),
             teacher=self._teachers()[0],

@@ -5,38 +5,54 @@ of one never moves the sets of another.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from hald.plain import option
+from pydantic import Field
+
+from hald.settings import Count, Part, Positive
 
 
 @dataclass(frozen=True)
 class Recover:
     """The optimisation that SRe2L, LPLD and FADRM share."""
 
-    lr: float = option("Initial learning rate of Adam (betas 0.5, 0.9); a cosine over all iterations", 0.25, minimum=0)
-    budgets: tuple[int, ...] = option(
-        "Iterations of each stage; SRe2L and LPLD have one", (4000,), minItems=1, minimum=1
-    )
-    sizes: tuple[int, ...] = option(
-        "Side of the images in each stage, the last being the dataset's; empty: the dataset's in all", (), minimum=1
-    )
-    r_bn: float = option("Weight of the BN term", 0.01, minimum=0)
-    first_bn: float = option("Factor of the first BN layer's part", 10.0, minimum=0)
-    tv: float = option("Weight of the total variation of the views; all published runs have 0", 0.0, minimum=0)
-    l2: float = option("Weight of the norm of the views; all published runs have 0", 0.0, minimum=0)
-    crop: bool = option("Random resized crop and flip in every iteration (the roll is always there)", True)
-    scale: tuple[float, float] = option("Area range of those crops", (0.08, 1.0), exclusiveMinimum=0, maximum=1)
-    ratio: tuple[float, float] = option("Aspect range of those crops", (3 / 4, 4 / 3), exclusiveMinimum=0)
-    flip: float = option("Probability of a horizontal flip", 0.5, minimum=0, maximum=1)
-    roll: tuple[int, int] = option("Smallest and largest cyclic shift of a view, in pixels, per axis", (0, 32))
-    per_image: bool = option(
-        "Draw crop, flip and roll for each image; as released: one draw for the whole batch", False
-    )
-    amp: bool = option("bfloat16 autocast on GPU (BN statistics stay float32); no effect on CPU", False)
-    compile: Literal["auto", "on", "off"] = option(
-        "torch.compile; auto: where the iterations of one unit pay for it (docs/synthesis.md)", "auto"
-    )
+    lr: Annotated[
+        float, Field(ge=0, description="Initial learning rate of Adam (betas 0.5, 0.9); a cosine over all iterations")
+    ] = 0.25
+    budgets: Annotated[
+        tuple[Count, ...], Field(min_length=1, description="Iterations of each stage; SRe2L and LPLD have one")
+    ] = (4000,)
+    sizes: Annotated[
+        tuple[Count, ...],
+        Field(
+            description="Side of the images in each stage, the last being the dataset's; empty: the dataset's in all"
+        ),
+    ] = ()
+    r_bn: Annotated[float, Field(ge=0, description="Weight of the BN term")] = 0.01
+    first_bn: Annotated[float, Field(ge=0, description="Factor of the first BN layer's part")] = 10.0
+    tv: Annotated[
+        float, Field(ge=0, description="Weight of the total variation of the views; all published runs have 0")
+    ] = 0.0
+    l2: Annotated[float, Field(ge=0, description="Weight of the norm of the views; all published runs have 0")] = 0.0
+    crop: Annotated[
+        bool, Field(description="Random resized crop and flip in every iteration (the roll is always there)")
+    ] = True
+    scale: Annotated[tuple[Part, Part], Field(description="Area range of those crops")] = (0.08, 1.0)
+    ratio: Annotated[tuple[Positive, Positive], Field(description="Aspect range of those crops")] = (3 / 4, 4 / 3)
+    flip: Annotated[float, Field(ge=0, le=1, description="Probability of a horizontal flip")] = 0.5
+    roll: Annotated[
+        tuple[int, int], Field(description="Smallest and largest cyclic shift of a view, in pixels, per axis")
+    ] = (0, 32)
+    per_image: Annotated[
+        bool, Field(description="Draw crop, flip and roll for each image; as released: one draw for the whole batch")
+    ] = False
+    amp: Annotated[
+        bool, Field(description="bfloat16 autocast on GPU (BN statistics stay float32); no effect on CPU")
+    ] = False
+    compile: Annotated[
+        Literal["auto", "on", "off"],
+        Field(description="torch.compile; auto: where the iterations of one unit pay for it (docs/synthesis.md)"),
+    ] = "auto"
 
 
 @dataclass(frozen=True)
