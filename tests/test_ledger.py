@@ -145,7 +145,7 @@ def with_other_arithmetic(source: str) -> str:
         "hald.evaluation.train",
         "hald.analysis.kinds.theory.compute",
         "hald.numerics.views",
-        "hald.report.tables",
+        "hald.report.render",
     ],
 )
 def test_an_edited_line_changes_the_keys_of_its_stages_and_of_those_below(

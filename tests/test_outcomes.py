@@ -35,8 +35,8 @@ from hald.plan.graph import Graph, JobId
 from hald.plan.stage import Need
 from hald.report.figure import Material, write_figure
 from hald.report.figure_spec import FigureSpec
+from hald.report.render import write_table
 from hald.report.spec import Cell, TableSpec
-from hald.report.tables import write_table
 
 CPU = torch.device("cpu")
 

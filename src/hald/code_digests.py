@@ -39,7 +39,7 @@ ENTRY = {
     "relabel": ("hald.labels.relabel", "hald.numerics.device"),
     "evaluate": ("hald.evaluation.train", "hald.numerics.device"),
     "analysis": ("hald.analysis.run", "hald.numerics.device"),
-    "tables": ("hald.report.tables",),
+    "tables": ("hald.report.render",),
     "figures": ("hald.report.figure",),
 }
 

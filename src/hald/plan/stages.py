@@ -215,7 +215,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/tables",
             lambda spec, unit, kept: [f".meaning/{spec.id}.json", *(f"{spec.id}.{suffix}" for suffix in FORMATS)],
             _for_table,
-            lambda spec: "hald.report.tables:make",
+            lambda spec: "hald.report.render:make",
             part=lambda spec: "tables",
             timed=False,
             fixed_name=True,
