@@ -381,7 +381,12 @@ CONSTANTS = {
         "synthesis.external",
     ),
     "hald.synthesis.methods.fadrm.compute": ("sizes[0])", "sizes[1])", "optimised_fadrm", "recover.fadrm"),
-    "hald.synthesis.class_folders": ("match[1] or", "match[2] or", "external_numbered", "synthesis.external"),
+    "hald.synthesis.class_folders": (
+        "range(classes)) -",
+        "range(1 + classes)) -",
+        "external_numbered",
+        "synthesis.external",
+    ),
     "hald.synthesis.grade": ("ipc > 1 else", "ipc > 2 else", "real", "synthesis.real"),
     "hald.synthesis.image_set": ("label + 1) *", "label + 2) *", "real", "synthesis.real"),
     "hald.synthesis.optimiser.crops_and_rolls": (
