@@ -367,12 +367,6 @@ CONSTANTS = {
     "hald.plain": ("fitting[0], value", "fitting[1], value", "squeeze_sgd", "squeeze"),
     "hald.evaluation.spec": ("classes, 2)", "classes, 3)", "training_hard_soft", "evaluate"),
     "hald.squeeze.train": ("return 0.5 *", "return 0.75 *", "squeeze_sgd", "squeeze"),
-    "hald.synthesis.assemble": (
-        "finished, ignore_errors=True)",
-        "finished, ignore_errors=False)",
-        "real",
-        "synthesis.real",
-    ),
     "hald.synthesis.image_set_writer": ("shape=(count, 3, size", "shape=(count, 4, size", "real", "synthesis.real"),
     "hald.synthesis.methods.external.compute": (
         "transpose(0, 3",
@@ -387,7 +381,6 @@ CONSTANTS = {
         "external_numbered",
         "synthesis.external",
     ),
-    "hald.synthesis.grade": ("ipc > 1 else", "ipc > 2 else", "real", "synthesis.real"),
     "hald.synthesis.image_set": ("label + 1) *", "label + 2) *", "real", "synthesis.real"),
     "hald.synthesis.optimiser.crops_and_rolls": (
         "per_image else 1",
@@ -409,7 +402,6 @@ CONSTANTS = {
         "optimised_sre2l_per_image",
         "recover.sre2l",
     ),
-    "hald.synthesis.patch_start": ("image + 1)", "image + 2)", "optimised_sre2l_patches", "recover.sre2l"),
     "hald.synthesis.ranking": ("-1]) // 2", "-1]) // 3", "ranking_two", "ranking"),
     "hald.synthesis.methods.rded.compute": (
         "factor**2, spec",

@@ -6,8 +6,7 @@ from hald.evaluation.spec import RunSpec
 from hald.labels.spec import LabelsSpec
 from hald.plan.arithmetic import views_behind
 from hald.plan.stage import AnyStage, Blocks, Need, Needs, Stage
-from hald.report.figure_spec import FigureSpec
-from hald.report.spec import TableSpec
+from hald.report.spec import FigureSpec, TableSpec
 from hald.squeeze.spec import TeacherSpec, WeightsSpec
 from hald.synthesis.spec import (
     FromRanking,
