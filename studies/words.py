@@ -13,9 +13,10 @@ import pandas as pd
 from hald.cli.records import Line
 from hald.errors import UserError, suggest
 from hald.plan.model import Plan
+from hald.report.cells import cell_rows, epoch_steps
 from hald.report.figure import Material, write_figure
+from hald.report.render import DASH, cell_texts, render, to_markdown
 from hald.report.spec import TableSpec
-from hald.report.tables import DASH, cell_rows, epoch_steps, grid, ours_text, to_markdown
 
 SEEN = {"resized": "random crops", "padded": "shifted images"}  # by a recipe's `crop`
 Difference = tuple[float, float | None]  # of two means, and its standard error
@@ -53,7 +54,7 @@ class Words:
         facts += [" to ".join(dict.fromkeys((days[0], days[-1])))] if behind else []
         facts += machines + sorted({f"{name} {value}" for made in records for name, value in made["versions"].items()})
         facts += [f"code {', '.join(sorted({made['code'][:12] for made in records}))}"] if behind else []
-        return f"{to_markdown(spec, _cells(part, spec))}\n{'; '.join(facts)}."
+        return f"{to_markdown(render(spec, _cells(part, spec)))}\n{'; '.join(facts)}."
 
     def figure(self, figure: str) -> str:
         """A figure as a link to its file; words instead while its analyses are not recorded."""
@@ -70,7 +71,7 @@ class Words:
         """One cell as the table prints it: mean and deviation."""
         part, spec = self._table(table)
         cell = spec.cells[_place(spec, row, column)]
-        return ours_text(grid(spec, _cells(part, spec))[2][cell.row, cell.column])
+        return cell_texts(spec, _cells(part, spec))[cell.row, cell.column].ours
 
     def gain(self, table: str, row: str, column: str, other_row: str, other_column: str) -> str:
         """How much better one cell is than another, in points, with the standard error of the difference."""

@@ -21,8 +21,8 @@ from hald.errors import UserError
 from hald.squeeze.teacher import load_teacher
 from hald.synthesis import exchange
 from hald.synthesis.class_folders import find_images, folder_digest
-from hald.synthesis.grade import grade, mean_cosine, penultimate
 from hald.synthesis.image_set import open_set
+from hald.synthesis.image_set_writer import grade, mean_cosine, penultimate
 
 CPU = torch.device("cpu")
 

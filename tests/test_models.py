@@ -1,5 +1,7 @@
 """Networks by name, heads, BN in batch mode, weights on disk."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -8,9 +10,11 @@ import torchvision
 from torch import nn
 
 import hald.networks.batch_statistics
+from hald.code_digests import closure, read_sources
 from hald.errors import UserError
 from hald.networks.batch_statistics import batch_statistics
 from hald.networks.build import build_model
+from hald.networks.names import module_of, small_networks
 from hald.networks.weights import load_weights, read_state, save_weights
 
 
@@ -66,6 +70,58 @@ UNKNOWN = {
 def test_unknown_names_are_explained(arch: str) -> None:
     with pytest.raises(UserError, match=UNKNOWN[arch]):
         build_model(arch, 10, 32)
+
+
+MODULES = {
+    "small/resnet10-w8": "hald.networks.small.resnet",
+    "small/shufflenet_v2_x0_5": "hald.networks.small.shufflenet_v2",
+    "small/convnet-w128": "hald.networks.small.convnet",
+    "sre2l/resnet18": "hald.networks.sre2l",
+    "torchvision/vgg11": "hald.networks.torchvision",
+    "timm/resnet10t": "hald.networks.timm",
+}
+
+
+@pytest.mark.parametrize("arch", MODULES)
+def test_the_module_of_a_network(arch: str) -> None:
+    assert module_of(arch) == MODULES[arch]
+
+
+MEANT = {
+    "smal/resnet18": r"family of small, sre2l, torchvision, timm\. Did you mean 'small/resnet18'\?$",
+    "small/": r"unknown network 'small/': write <family>/<name>",
+    "small/resnt18-w8": r"known are resnet10, .* and .*densenet121.*\. Did you mean 'small/resnet18-w8'\?$",
+    "small/mobilnet_v2": r"Did you mean 'small/mobilenet_v2'\?$",
+    "small/densenet121-w8": r"unknown network 'small/densenet121-w8'.* Did you mean 'small/densenet121'\?$",
+    "small/layers": r"unknown network 'small/layers'.*convnet-w128[^?]*$",
+    "small/zzz": r"unknown network 'small/zzz'.*[^?]$",
+}
+
+
+@pytest.mark.parametrize("arch", MEANT)
+def test_unknown_names_are_explained_without_building(arch: str) -> None:
+    with pytest.raises(UserError, match=MEANT[arch]):
+        module_of(arch)
+
+
+@pytest.mark.parametrize("arch", [f"small/{name}" for one in small_networks() for name in one.names])
+def test_every_listed_network_is_there(arch: str) -> None:
+    with torch.device("meta"):
+        assert build_model(arch, 7, 32)(torch.zeros(2, 3, 32, 32)).shape == (2, 7)
+    assert arch.removeprefix("small/").startswith(module_of(arch).rpartition(".")[2])
+
+
+def test_names_need_no_torch() -> None:
+    code = "import sys\nfrom hald.networks.names import module_of\nmodule_of('small/resnet10-w4')\n"
+    code += "assert not {'torch', 'timm', 'torchvision'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_network_is_code_of_those_that_use_it_alone() -> None:
+    sources = read_sources()
+    modules = {f"hald.networks.small.{one.module}" for one in small_networks()}
+    assert not modules & closure(("hald.networks.build",), sources)
+    assert all(modules & closure((module,), sources) == {module} for module in modules)
 
 
 class Net(nn.Module):

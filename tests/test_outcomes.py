@@ -34,9 +34,8 @@ from hald.plain import to_dict
 from hald.plan.graph import Graph, JobId
 from hald.plan.stage import Need
 from hald.report.figure import Material, write_figure
-from hald.report.figure_spec import FigureSpec
-from hald.report.spec import Cell, TableSpec
-from hald.report.tables import write_table
+from hald.report.render import write_table
+from hald.report.spec import Cell, FigureSpec, TableSpec
 
 CPU = torch.device("cpu")
 

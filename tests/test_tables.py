@@ -12,8 +12,9 @@ from conftest import ROOT
 from hald.errors import UserError
 from hald.files import write_json
 from hald.pipeline import make_plan
+from hald.report.cells import cell_rows, read_record
+from hald.report.render import render, to_html, to_latex, to_markdown, write_table
 from hald.report.spec import Cell, Printed, TableSpec
-from hald.report.tables import cell_rows, read_record, to_html, to_latex, to_markdown, write_table
 
 TABLE = TableSpec(
     id="demo_main",
@@ -67,7 +68,7 @@ def test_records_that_are_not_this_runs_are_refused(content: str, words: str, tm
 
 
 def test_markdown_marks_the_best_and_shows_what_is_missing(folders: dict[str, Path]) -> None:
-    lines = to_markdown(TABLE, cell_rows(TABLE, folders)).splitlines()
+    lines = to_markdown(render(TABLE, cell_rows(TABLE, folders))).splitlines()
     assert "| images | slc | soft_only | hald |" in lines
     assert "| rded | 10 | 15.0 ± 7.1 | **41.0 ± 1.4** |" in lines
     assert "| real | 10 | 30.0 (1/2 seeds) | – |" in lines
@@ -77,11 +78,11 @@ def test_the_best_is_that_of_evaluations_wherever_they_stand(folders: dict[str, 
     """Over columns of images or SLC nothing is compared."""
     cells = tuple(replace(cell, row=cell.column, column=cell.row) for cell in TABLE.cells)
     table = replace(TABLE, rows=("evaluation",), columns=("images", "slc"), cells=cells)
-    lines = to_markdown(table, cell_rows(table, folders)).splitlines()
+    lines = to_markdown(render(table, cell_rows(table, folders))).splitlines()
     assert "| soft_only | 15.0 ± 7.1 | 30.0 (1/2 seeds) |" in lines
     assert "| hald | **41.0 ± 1.4** | – |" in lines
     table = replace(table, rows=("student",))
-    assert "**" not in "".join(to_markdown(table, cell_rows(table, folders)).splitlines()[1:])
+    assert "**" not in "".join(to_markdown(render(table, cell_rows(table, folders))).splitlines()[1:])
 
 
 def test_the_papers_numbers_stand_beside_ours(folders: dict[str, Path]) -> None:
@@ -96,21 +97,21 @@ def test_the_papers_numbers_stand_beside_ours(folders: dict[str, Path]) -> None:
     assert rows["difference"].tolist()[:2] == [1.0, -2.5]
     assert pd.isna(rows["difference"][3])
     assert rows["paper_notes"][1] == "table 8 prints 43.6"
-    text = to_markdown(table, rows)
+    text = to_markdown(render(table, rows))
     assert "| rded | 10 | 15.0 ± 7.1 [14, +1.0] | **41.0 ± 1.4** [43.5†°*, -2.5] |" in text
     assert "| real | 10 | 30.0 (1/2 seeds) | – [50*] |" in text
     assert "table 2 of the paper" in text
     assert "* rded 10 hald: table 8 prints 43.6." in text
     assert "* real 10 hald: whole label epochs give SLC 8." in text
     assert "does not print ipc" in text
-    assert r"[43.5$^\dagger$$^\circ$$^\ast$, -2.5]" in to_latex(table, rows)
-    assert "[43.5†°*, -2.5]" in to_html(table, rows)
+    assert r"[43.5$^\dagger$$^\circ$$^\ast$, -2.5]" in to_latex(render(table, rows))
+    assert "[43.5†°*, -2.5]" in to_html(render(table, rows))
 
 
 def test_a_removed_record_becomes_a_dash(folders: dict[str, Path]) -> None:
     for path in folders["b" * 10].glob("*.json"):
         path.unlink()
-    assert "| rded | 10 | 15.0 ± 7.1 | – |" in to_markdown(TABLE, cell_rows(TABLE, folders))
+    assert "| rded | 10 | 15.0 ± 7.1 | – |" in to_markdown(render(TABLE, cell_rows(TABLE, folders)))
 
 
 def test_other_seeds_do_not_enter(folders: dict[str, Path]) -> None:
@@ -119,14 +120,14 @@ def test_other_seeds_do_not_enter(folders: dict[str, Path]) -> None:
 
 
 def test_html_is_escaped_and_whole(folders: dict[str, Path]) -> None:
-    page = to_html(TABLE, cell_rows(TABLE, folders))
+    page = to_html(render(TABLE, cell_rows(TABLE, folders)))
     assert "Digits &amp; more" in page
     assert page.count("<tr>") == 3
     assert '<td class="best">41.0 <small>± 1.4</small></td>' in page
 
 
 def test_latex(folders: dict[str, Path], tmp_path: Path) -> None:
-    text = to_latex(TABLE, cell_rows(TABLE, folders))
+    text = to_latex(render(TABLE, cell_rows(TABLE, folders)))
     assert r"rded & 10 & 15.0 $\pm$ 7.1 & \textbf{41.0 $\pm$ 1.4} \\" in text
     assert r"Digits \& more, 100 \%" in text
     assert r"soft\_only" in text

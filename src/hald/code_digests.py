@@ -25,7 +25,7 @@ FIXED: dict[str, tuple[str, ...]] = {
     "relabel": ("hald.labels.relabel",),
     "evaluate": ("hald.evaluation.train",),
     "analysis": ("hald.analysis.run",),
-    "tables": ("hald.report.tables",),
+    "tables": ("hald.report.render",),
     "figures": ("hald.report.figure",),
 }
 # A plug-in is a part of its own, named by the folder's kind and itself; some start from what all of their kind share.

@@ -20,7 +20,7 @@ WARM = (
     *("numpy", "torch", "torch.nn.functional", "torchvision", "torchvision.transforms.v2", "torchvision.datasets"),
     *("pandas", "pyarrow", "pyarrow.parquet", "zarr", "zarrs", "numcodecs", "scipy.stats", "sklearn.datasets"),
     *("sklearn.manifold", "matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg"),
-    *("matplotlib.backends.backend_pdf", "timm", "safetensors.torch", "pydantic", "yaml", "tqdm", "PIL.Image"),
+    *("matplotlib.backends.backend_pdf", "timm", "safetensors.torch", "pydantic", "yaml", "PIL.Image"),
     *("pytest", "hypothesis", "hypothesis.extra.numpy", "coverage", "snakemake.io", "pcodec", "torch.utils.data"),
 )
 LEFT_OUT = (".venv", ".git", ".snakemake", "__pycache__", "*.egg-info", ".*_cache", ".hypothesis")

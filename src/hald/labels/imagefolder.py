@@ -12,13 +12,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hald.datasets import raw
 from hald.datasets.decode import decode
 from hald.errors import UserError
 from hald.labels.released_export import CLASSES_FILE
 from hald.same_origin import require_same_classes
+from hald.synthesis.class_folders import missing_numbers, numbers_of, subfolders
 from hald.synthesis.image_set import open_set
 
-EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
+EXTENSIONS = (*raw.EXTENSIONS, ".pgm")  # torchvision's
+NUMBERED = re.compile(r"(?:new)?(\d+)")
 HOW = (
     "give the class list with --classes FILE (one name per line, or a JSON file with `classes`, such as manifest.json)"
 )
@@ -53,11 +56,12 @@ def class_list(file: Path | None, source: Path) -> list[str] | None:
 
 def read_folder(folder: Path, classes: list[str] | None) -> tuple[NDArray[np.uint8], list[str]]:
     """All images below `folder`, as ImageFolder orders them, and the class list."""
-    names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-    if not names:
+    folders = subfolders(folder)
+    if not folders:
         raise UserError(f"there are no folders in {folder}; expected one per class, with its images in it")
+    names = list(folders)
     classes = _checked_classes(folder, names, classes)
-    files = [_files(folder / name) for name in names]
+    files = [_files(path) for path in folders.values()]
     counts = [len(part) for part in files]
     odd = next((i for i, count in enumerate(counts) if count != counts[0] or count == 0), None)
     if odd is not None:
@@ -80,8 +84,8 @@ def _files(folder: Path) -> list[Path]:
 
 def _checked_classes(folder: Path, names: list[str], classes: list[str] | None) -> list[str]:
     """The classes of sorted folder names; a given list must say the same, class by class."""
-    numbers = [int(match[1]) for name in names if (match := re.fullmatch(r"(?:new)?(\d+)", name))]
-    if len(numbers) == len(names) and classes != names:
+    numbers = numbers_of(names, NUMBERED)
+    if numbers and classes != names:
         if classes is None:
             raise UserError(f"the folders in {folder} are numbers ({names[0]}, ...), which do not name classes; {HOW}")
         _check_numbers(folder, names, numbers, classes)
@@ -100,11 +104,10 @@ def _checked_classes(folder: Path, names: list[str], classes: list[str] | None) 
 
 def _check_numbers(folder: Path, names: list[str], numbers: list[int], classes: list[str]) -> None:
     """Numbered folders must be 0, 1, ... in sorted order, one for each class."""
-    expected = set(range(len(classes)))
     found = f"found {len(names)} folders ({names[0]} to {names[-1]}), the class list has {len(classes)} classes"
-    if missing := sorted(expected - set(numbers)):
+    if missing := missing_numbers(numbers, len(classes)):
         raise UserError(f"there is no folder for class {missing[0]} ('{classes[missing[0]]}') in {folder}: {found}")
-    if extra := sorted(set(numbers) - expected):
+    if extra := sorted(set(numbers) - set(range(len(classes)))):
         raise UserError(f"{folder} has a folder for class {extra[0]}, which the class list does not have: {found}")
     if numbers != sorted(numbers) or len(numbers) != len(classes):
         raise UserError(

@@ -19,8 +19,7 @@ from hald.plain import from_dict, to_dict
 from hald.plan.blocks import Block
 from hald.plan.stage import Needs
 from hald.plan.stages import STAGES
-from hald.report.figure_spec import FigureSpec
-from hald.report.spec import TableSpec
+from hald.report.spec import FigureSpec, TableSpec
 from hald.squeeze.spec import TeacherSpec
 from hald.synthesis.spec import ImagesSpec, RankingSpec, StatisticsSpec, UnitsSpec
 

@@ -6,8 +6,7 @@ from hald.evaluation.spec import RunSpec
 from hald.labels.spec import LabelsSpec
 from hald.plan.arithmetic import views_behind
 from hald.plan.stage import AnyStage, Blocks, Need, Needs, Stage
-from hald.report.figure_spec import FigureSpec
-from hald.report.spec import TableSpec
+from hald.report.spec import FigureSpec, TableSpec
 from hald.squeeze.spec import TeacherSpec, WeightsSpec
 from hald.synthesis.spec import (
     FromRanking,
@@ -215,7 +214,7 @@ STAGES: dict[str, AnyStage] = {
             "{results}/tables",
             lambda spec, unit, kept: [f".meaning/{spec.id}.json", *(f"{spec.id}.{suffix}" for suffix in FORMATS)],
             _for_table,
-            lambda spec: "hald.report.tables:make",
+            lambda spec: "hald.report.render:make",
             parts=lambda spec: ("tables",),
             timed=False,
             fixed_name=True,

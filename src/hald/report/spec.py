@@ -1,4 +1,8 @@
-"""What a results table is: runs, which of their fields make its rows and columns, and what the paper prints."""
+"""What is shown.
+
+A table: runs, which of their fields make its rows and columns, what the paper prints. A figure: a way of drawing, and
+the table or the analyses that it draws.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -48,3 +52,14 @@ class TableSpec:
     def of_analyses(self) -> bool:
         """Whether its cells come from analyses, not from runs."""
         return any(cell.value is not None for cell in self.cells)
+
+
+@dataclass(frozen=True)
+class FigureSpec:
+    """A figure resolved by the plan: the cells of a table, or the results of analyses (keys)."""
+
+    id: str
+    kind: str
+    caption: str
+    table: TableSpec | None
+    analyses: tuple[str, ...]

@@ -6,6 +6,7 @@ Known layouts: one folder per class with the class's name; `new<ccc>/class<ccc>_
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,22 @@ class Found:
     order: str
 
 
+def subfolders(root: Path) -> dict[str, Path]:
+    """The folders in a folder by name, sorted."""
+    return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
+
+
+def numbers_of(names: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
+    """The class number in each folder's name (the pattern's group that matches); none unless all have one."""
+    matches = [pattern.fullmatch(name) for name in names]
+    return [int(match[match.lastindex or 0]) for match in matches if match] if all(matches) else []
+
+
+def missing_numbers(numbers: Iterable[int], classes: int) -> list[int]:
+    """Class numbers without a folder."""
+    return sorted(set(range(classes)) - set(numbers))
+
+
 def find_images(root: Path, classes: int, ipc: int, names: list[str] | None = None) -> Found:
     """The first `ipc` images of each class, or a message that says what is missing.
 
@@ -32,7 +49,7 @@ def find_images(root: Path, classes: int, ipc: int, names: list[str] | None = No
     """
     if not root.is_dir():
         raise UserError(f"there is no folder of images at {root}; correct `path` of the image set")
-    folders = {path.name: path for path in root.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    folders = {name: path for name, path in subfolders(root).items() if not name.startswith(".")}
     ordered, order = _in_class_order(root, folders, classes, names)
     files = []
     for folder in ordered:
@@ -53,13 +70,11 @@ def _in_class_order(
         if missing:
             raise UserError(f"{root} has no folder for class '{missing[0]}' ({len(missing)} of {classes} are missing)")
         return [folders[name] for name in names], "names"
-    numbers = {int(match[1] or match[2]): path for name, path in folders.items() if (match := NUMBERED.fullmatch(name))}
+    numbers = dict(zip(numbers_of(folders, NUMBERED), folders.values(), strict=False))
     if len(numbers) == len(folders) and numbers:
-        missing_numbers = sorted(set(range(classes)) - numbers.keys())
-        if missing_numbers:
+        if lacking := missing_numbers(numbers, classes):
             raise UserError(
-                f"{root} has no folder for class number {missing_numbers[0]} "
-                f"({len(missing_numbers)} of {classes} are missing)"
+                f"{root} has no folder for class number {lacking[0]} ({len(lacking)} of {classes} are missing)"
             )
         if len(numbers) > classes:
             raise UserError(f"{root} has {len(numbers)} class folders, the dataset has {classes} classes")
@@ -83,7 +98,7 @@ def folder_digest(root: Path) -> str | None:
     if not root.is_dir():
         return None
     digest = hashlib.sha256()
-    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+    for folder in subfolders(root).values():
         for path in image_files(folder):
             digest.update(f"{folder.name}/{path.name}:{file_digest(path)}\n".encode())
     return digest.hexdigest()

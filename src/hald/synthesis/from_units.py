@@ -7,8 +7,7 @@ import numpy as np
 from hald.datasets.reader import open_dataset
 from hald.jobs.job import Job
 from hald.numerics.device import setup
-from hald.synthesis.assemble import assemble
-from hald.synthesis.image_set_writer import Unit
+from hald.synthesis.image_set_writer import Unit, assemble
 from hald.synthesis.spec import FromUnits, ImagesSpec
 from hald.synthesis.unit_files import Arrays, load_unit, require_digest
 

@@ -1,10 +1,16 @@
-"""Several crops in one image."""
+"""Several crops in one image: mosaics, and patches as images or as starting points of an optimisation."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hald.synthesis.ranking import Ranking
+from hald.datasets.reader import PreparedDataset
+from hald.numerics.views import normalize
+from hald.synthesis.ranking import Ranking, Statistics, open_ranking
+from hald.synthesis.spec import UnitsSpec
 
 
 def mosaic(crops: Tensor, ipc: int, factor: int, size: int) -> Tensor:
@@ -30,3 +36,26 @@ def patch_images(
     order = torch.arange(len(crops)).view(len(images), cells).t().reshape(-1)  # mosaic() wants cell by cell
     losses = torch.from_numpy(loss).view(len(images), cells).mean(dim=1)
     return mosaic(crops[order.to(crops.device)], len(images), factor, size), losses
+
+
+def patch_starts(
+    spec: UnitsSpec,
+    made_from: Mapping[str, Path],
+    dataset: PreparedDataset,
+    statistics: Statistics,
+    device: torch.device,
+) -> Callable[[Tensor, int], Tensor]:
+    """A function (classes, image index) -> their patches, (n, 3, S, S) normalised with (mean, std)."""
+    patches = spec.patches
+    assert patches is not None
+    ranking = open_ranking(made_from[patches.ranking], dataset, spec.size // patches.factor, device)
+
+    def starts(labels: Tensor, image: int) -> Tensor:
+        wanted = range(image, image + 1)
+        found = [
+            patch_images(ranking, label, patches.difficulty, patches.factor, spec.size, wanted)[0]
+            for label in labels.tolist()
+        ]
+        return normalize(torch.cat(found) / 255, *statistics)
+
+    return starts

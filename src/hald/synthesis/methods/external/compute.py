@@ -10,9 +10,8 @@ from hald.errors import UserError
 from hald.jobs.job import Job
 from hald.jobs.log import log
 from hald.numerics.device import setup
-from hald.synthesis.assemble import assemble
 from hald.synthesis.class_folders import find_images, folder_digest
-from hald.synthesis.image_set_writer import Unit
+from hald.synthesis.image_set_writer import Unit, assemble
 from hald.synthesis.spec import FromFolder, ImagesSpec
 
 

@@ -7,9 +7,9 @@ is resized in floating point, theirs by OpenCV on 8-bit pixels.
 from collections.abc import Callable
 
 from hald.jobs.job import Job
+from hald.synthesis.mosaics import patch_starts
 from hald.synthesis.optimiser.loop import Problem, resized
 from hald.synthesis.optimiser.teachers import Bench, of_unit, recover
-from hald.synthesis.patch_start import patch_starts
 from hald.synthesis.spec import Fadrm, UnitsSpec
 
 
@@ -22,7 +22,7 @@ def problems(bench: Bench) -> Callable[[int], list[Problem]]:
     """Unit k * chunks + c: image k of the classes of chunk c."""
     spec, own = bench.spec, bench.spec.own
     assert isinstance(own, Fadrm)
-    patches = patch_starts(bench)
+    patches = patch_starts(spec, bench.made_from, bench.dataset, (bench.mean, bench.std), bench.device)
 
     def problem(unit: int) -> list[Problem]:
         image, labels = of_unit(bench, unit)

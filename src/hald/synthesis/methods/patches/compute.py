@@ -7,8 +7,7 @@ their best crop as in RDED; easy, medium and hard are the lowest, middle and hig
 from hald.datasets.reader import open_dataset
 from hald.jobs.job import Job
 from hald.numerics.device import setup
-from hald.synthesis.assemble import assemble
-from hald.synthesis.image_set_writer import Unit
+from hald.synthesis.image_set_writer import Unit, assemble
 from hald.synthesis.mosaics import patch_images
 from hald.synthesis.ranking import open_ranking
 from hald.synthesis.spec import ImagesSpec, Patches

@@ -9,8 +9,7 @@ import torch
 from hald.datasets.reader import open_dataset
 from hald.jobs.job import Job
 from hald.numerics.device import setup
-from hald.synthesis.assemble import assemble
-from hald.synthesis.image_set_writer import Unit
+from hald.synthesis.image_set_writer import Unit, assemble
 from hald.synthesis.mosaics import mosaic
 from hald.synthesis.ranking import open_ranking
 from hald.synthesis.spec import FromRanking, ImagesSpec

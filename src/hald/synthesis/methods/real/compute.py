@@ -7,8 +7,7 @@ from hald.datasets.reader import open_dataset
 from hald.jobs.job import Job
 from hald.numerics.device import setup
 from hald.numerics.random_streams import permutation
-from hald.synthesis.assemble import assemble
-from hald.synthesis.image_set_writer import Unit
+from hald.synthesis.image_set_writer import Unit, assemble
 from hald.synthesis.spec import FromDataset, ImagesSpec
 
 

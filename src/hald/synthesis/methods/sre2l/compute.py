@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 from hald.jobs.job import Job
+from hald.synthesis.mosaics import patch_starts
 from hald.synthesis.optimiser.loop import Problem
 from hald.synthesis.optimiser.teachers import Bench, gaussian, of_unit, recover
-from hald.synthesis.patch_start import patch_starts
 from hald.synthesis.spec import UnitsSpec
 
 
@@ -17,7 +17,9 @@ def make(job: Job[UnitsSpec]) -> None:
 def problems(bench: Bench) -> Callable[[int], list[Problem]]:
     """Unit k * chunks + c: image k of the classes of chunk c."""
     spec = bench.spec
-    from_patches = patch_starts(bench) if spec.patches else None
+    from_patches = None
+    if spec.patches:
+        from_patches = patch_starts(spec, bench.made_from, bench.dataset, (bench.mean, bench.std), bench.device)
 
     def problem(unit: int) -> list[Problem]:
         image, labels = of_unit(bench, unit)

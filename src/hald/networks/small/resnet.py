@@ -1,5 +1,7 @@
 """ResNets for small images: 3x3 stem with stride 1, no pooling (the family of the CIFAR-100 and Tiny-ImageNet tables).
 
+`resnet10-w16` has 16 channels in its first stage, 64 if nothing is said.
+
 PyTorch's default initialisation; stages of 1, 2, 4, 8 times the width with strides 1, 2, 2, 2; a bottleneck strides on
 its 3x3 convolution; projection shortcuts of conv1x1 + BN; average over the whole map; one linear layer.
 """
@@ -10,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+NAMES = ("resnet10", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+WIDTHS = True  # each also with a width, e.g. resnet10-w16
 BLOCKS: dict[int, tuple[int, tuple[int, ...]]] = {
     # depth: (expansion, blocks per stage)
     10: (1, (1, 1, 1, 1)),
@@ -82,3 +86,9 @@ def _stages(width: int, expansion: int, counts: Sequence[int]) -> list[nn.Module
             inputs = outputs * expansion
         stages.append(nn.Sequential(*blocks))
     return stages
+
+
+def build(name: str, classes: int, size: int) -> nn.Module:
+    """A ResNet by depth and, after `-w`, the width of its first stage."""
+    depth, _, width = name.removeprefix("resnet").partition("-w")
+    return SmallResNet(int(depth), classes, int(width or 64))
