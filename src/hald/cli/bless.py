@@ -187,8 +187,8 @@ def _around(context: Any, case: str) -> Any:
     """Lines that a job runs count for its own parts of the package alone."""
 
     @contextlib.contextmanager
-    def around(parts: Sequence[str], _: Path) -> Iterator[None]:
-        context(f"{case}|{'+'.join(parts)}")
+    def around(job: Any, _: Path) -> Iterator[None]:
+        context(f"{case}|{'+'.join(job.parts)}")
         try:
             yield
         finally:
