@@ -28,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from chain import Chain, image_folders, make_chain
 from conftest import ROOT, copy_known
+from hald.jobs.job import AnyJob
 from options import BASE, ROWS, SHOWN, UNMOVED, Row, ruler
 
 SETTINGS = ("experiments", "results", "stores", "jobs", "datasets", "override")  # of config.yaml
