@@ -59,11 +59,7 @@ REACH = {
     "hald.networks.build": NETWORK,
     "hald.numerics.random_streams": ALL - SHOWN,
     "hald.numerics.views": NETWORK,
-    "hald.report.accuracy_over": {
-        "figure.accuracy_over_slc",
-        "figure.accuracy_over_bytes",
-        "figure.accuracy_over_steps",
-    },
+    "hald.report.accuracy_over": {f"figure.accuracy_over_{x}" for x in ("slc", "bytes", "steps")},
     "hald.report.figure": FIGURES,
     "hald.report.figures.gain": {"figure.gain"},
     "hald.report.style": FIGURES,

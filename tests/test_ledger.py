@@ -330,8 +330,8 @@ CONSTANTS = {
         "analysis.crop_consistency",
     ),
     "hald.analysis.kinds.storage.compute": (
-        "in views) / len",
-        "in views) * len",
+        "len(views),",
+        "len(views) + 1,",
         "analysis_storage",
         "analysis.storage",
     ),
