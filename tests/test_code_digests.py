@@ -12,11 +12,13 @@ DATASETS = frozenset(part for part in ALL if part.startswith("dataset."))
 OPTIMISED = frozenset({"method.sre2l", "method.lpld", "method.fadrm"})
 SETS = frozenset({"from_units", "method.rded", "method.patches", "method.real", "method.external"})
 SYNTHESIS = SETS | OPTIMISED | {"ranking", "statistics"}
-ANALYSIS = frozenset({"analysis"})
+ANALYSIS = frozenset(part for part in ALL if part.startswith("analysis."))
+CONSISTENCIES = {f"analysis.{what}_consistency" for what in ("crop", "reference", "teacher")}
 TRAINING = ANALYSIS | {"evaluate"}  # analyses look at students, and train some
 NETWORK = SYNTHESIS | TRAINING | {"squeeze", "relabel"}
 LABELS = TRAINING | {"relabel"}
-SHOWN = frozenset({"tables", "figures"})
+FIGURES = frozenset(part for part in ALL if part.startswith("figure."))
+SHOWN = FIGURES | {"tables"}
 
 
 def changed_stages(sources: dict[str, str], before: dict[str, str] | None = None) -> set[str]:
@@ -41,7 +43,13 @@ def test_a_stage_is_what_its_modules_import() -> None:
 
 # A module of every kind, and the stages whose results it can change.
 REACH = {
-    "hald.analysis.consistency": ANALYSIS,
+    "hald.analysis.consistency": CONSISTENCIES,
+    "hald.analysis.kinds.lvsd.compute": {"analysis.lvsd"},
+    "hald.analysis.kinds.lvsd.figure": {"figure.lvsd"},
+    "hald.analysis.kinds.theory.compute": {"analysis.theory"},
+    "hald.analysis.kinds.theory.figure": {"figure.theory", "figure.variance"},
+    "hald.analysis.run": ANALYSIS,
+    "hald.analysis.subjects": ANALYSIS,
     "hald.datasets.decode": DATASETS | SYNTHESIS | TRAINING | {"squeeze"},
     "hald.datasets.sources.parquet": {"dataset.parquet"},
     "hald.evaluation.losses": TRAINING,
@@ -51,7 +59,10 @@ REACH = {
     "hald.networks.build": NETWORK,
     "hald.numerics.random_streams": ALL - SHOWN,
     "hald.numerics.views": NETWORK,
-    "hald.report.style": {"figures"},
+    "hald.report.accuracy_over": {f"figure.accuracy_over_{x}" for x in ("slc", "bytes", "steps")},
+    "hald.report.figure": FIGURES,
+    "hald.report.figures.gain": {"figure.gain"},
+    "hald.report.style": FIGURES,
     "hald.squeeze.train": {"squeeze"},
     "hald.squeeze.weights_download": set(),
     "hald.synthesis.class_statistics": {"statistics", "method.lpld"},
@@ -98,3 +109,9 @@ def test_imports_inside_functions_count() -> None:
     sources = read_sources()
     sources["hald.report.render"] += "\ndef late():\n    from hald.numerics import views\n    return views\n"
     assert "hald.numerics.views" in closure(("hald.report.render",), sources)
+
+
+def test_a_kind_of_analysis_that_is_added_changes_no_other() -> None:
+    sources = imports() | {f"hald.analysis.kinds.new{half}": "ADDED = 1" for half in ("", ".compute", ".figure")}
+    assert entry_modules(sources).keys() - ALL == {"analysis.new", "figure.new"}
+    assert changed_stages(sources, imports()) == set()

@@ -20,7 +20,7 @@ from hald.code_digests import code_digests, read_sources
 from hald.pipeline import Plan
 from hald.plain import to_dict
 from hald.plan import ledger
-from hald.plan.ledger import LEDGER, code_name, keyed_parts, versions_of
+from hald.plan.ledger import LEDGER, code_name, is_keyed, keyed_parts, versions_of
 from test_code_digests import changed_stages, imports
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
@@ -90,7 +90,7 @@ def planned(folder: Path) -> Plan:
 
 def stage_of(table: str, spec: Any) -> str:
     kinds = {"datasets": "dataset.imagefolder", "teachers": "squeeze", "rankings": "ranking", "labels": "relabel"}
-    kinds |= {"runs": "evaluate", "analyses": "analysis", "statistics": "statistics"}
+    kinds |= {"runs": "evaluate", "analyses": "analysis.storage", "statistics": "statistics"}
     optimised = table == "images" and spec.method in ("sre2l", "lpld", "fadrm")
     return kinds.get(table) or ("from_units" if optimised else f"method.{spec.method}")
 
@@ -143,7 +143,9 @@ def with_other_arithmetic(source: str) -> str:
         "hald.synthesis.methods.external.compute",
         "hald.labels.relabel",
         "hald.evaluation.train",
+        "hald.analysis.kinds.storage.compute",
         "hald.analysis.kinds.theory.compute",
+        "hald.analysis.run",
         "hald.numerics.views",
         "hald.report.render",
     ],
@@ -163,7 +165,7 @@ def test_an_edited_line_changes_the_keys_of_its_stages_and_of_those_below(
     behind = changed_stages(imports() | {module: f"{imports()[module]}\nADDED = 1\n"}, imports())
     assert changed_keys(before, after) == below(before, frozenset(behind))
     names = {part for part in keyed_parts() if after.code.names[part] != f"{part}:1"}
-    assert names == behind - {"tables", "figures"}
+    assert names == {part for part in behind if is_keyed(part)}
 
 
 # ---- hald bless ------------------------------------------------------------------------------------------------------
@@ -315,29 +317,56 @@ def test_bless_needs_a_checkout_and_a_stage(tmp_path: Path, forks: "subprocess.P
 
 # For every module in which a golden case sees one: a constant, another value, the case, and a stage that it is of.
 CONSTANTS = {
-    "hald.analysis.consistency": ("turn = 0", "turn = 1", "analysis_crop_consistency", "analysis"),
-    "hald.analysis.random_crops": ("CROP_WIDTH + 1 :]", "CROP_WIDTH + 2 :]", "analysis_lvsd", "analysis"),
-    "hald.analysis.kinds.drift.compute": ("True)[1]", "True)[2]", "analysis_drift", "analysis"),
-    "hald.analysis.kinds.embedding.compute": (") < 2 or", ") < 3 or", "analysis_embedding", "analysis"),
-    "hald.analysis.kinds.gradients.compute": (" lr=1e-3", " lr=0.0015", "analysis_gradients", "analysis"),
-    "hald.analysis.color_jitter": ("range(4):", "range(5):", "analysis_lvsd", "analysis"),
-    "hald.analysis.all_kinds": ("= 100 * drift", "= 101 * drift", "analysis_lvsd", "analysis"),
-    "hald.analysis.subjects": ("teacher(0)", "teacher(1)", "analysis_gradients", "analysis"),
+    "hald.analysis.consistency": (
+        "math.log(2)",
+        "math.log(3)",
+        "analysis_crop_consistency",
+        "analysis.crop_consistency",
+    ),
+    "hald.analysis.kinds.crop_consistency.compute": (
+        "turn = 0",
+        "turn = 1",
+        "analysis_crop_consistency",
+        "analysis.crop_consistency",
+    ),
+    "hald.analysis.kinds.storage.compute": (
+        "len(views),",
+        "len(views) + 1,",
+        "analysis_storage",
+        "analysis.storage",
+    ),
+    "hald.analysis.random_crops": ("CROP_WIDTH + 1 :]", "CROP_WIDTH + 2 :]", "analysis_lvsd", "analysis.lvsd"),
+    "hald.analysis.kinds.drift.compute": ("True)[1]", "True)[2]", "analysis_drift", "analysis.drift"),
+    "hald.analysis.kinds.embedding.compute": (") < 2 or", ") < 3 or", "analysis_embedding", "analysis.embedding"),
+    "hald.analysis.kinds.gradients.compute": (" lr=1e-3", " lr=0.0015", "analysis_gradients", "analysis.gradients"),
+    "hald.analysis.color_jitter": ("range(4):", "range(5):", "analysis_lvsd", "analysis.lvsd"),
+    "hald.analysis.kinds.lvsd.compute": ("= 100 * drift", "= 101 * drift", "analysis_lvsd", "analysis.lvsd"),
+    "hald.analysis.subjects": ("teacher(0)", "teacher(1)", "analysis_gradients", "analysis.gradients"),
     "hald.analysis.kinds.landscape.compute": (
         "-1, 1, resolution",
         "-1, 2, resolution",
         "analysis_landscape",
-        "analysis",
+        "analysis.landscape",
     ),
-    "hald.analysis.kinds.lvsd.compute": ("correction=1)", "correction=0)", "analysis_lvsd", "analysis"),
-    "hald.analysis.frozen_network": ("range(0, len", "range(1, len", "analysis_crop_consistency", "analysis"),
-    "hald.analysis.labels_by_image": ("range(0, count", "range(1, count", "analysis_theory", "analysis"),
-    "hald.analysis.kinds.theory.compute": ("scatter(1, labels", "scatter(2, labels", "analysis_theory", "analysis"),
+    "hald.analysis.variance": ("correction=1)", "correction=0)", "analysis_lvsd", "analysis.lvsd"),
+    "hald.analysis.frozen_network": (
+        "range(0, len",
+        "range(1, len",
+        "analysis_crop_consistency",
+        "analysis.crop_consistency",
+    ),
+    "hald.analysis.labels_by_image": ("range(0, count", "range(1, count", "analysis_theory", "analysis.theory"),
+    "hald.analysis.kinds.theory.compute": (
+        "scatter(1, labels",
+        "scatter(2, labels",
+        "analysis_theory",
+        "analysis.theory",
+    ),
     "hald.analysis.kinds.updates.compute": (
         "kept.sum(dim=1, keepdim",
         "kept.sum(dim=2, keepdim",
         "analysis_updates",
-        "analysis",
+        "analysis.updates",
     ),
     "hald.numerics.checkpoint": ("integers(2**63", "integers(3**63", "squeeze_sgd", "squeeze"),
     "hald.datasets.training_crops": ("transpose(2, 0", "transpose(3, 0", "ranking_of_encoded_images", "ranking"),
@@ -362,7 +391,7 @@ CONSTANTS = {
     "hald.labels.codecs": ('"u8": 208', '"u8": 207', "steps_u8", "relabel"),
     "hald.labels.layout": ("batches, 4), ", "batches, 5), ", "steps_u2", "relabel"),
     "hald.labels.relabel": ("range(0, whole", "range(1, whole", "views_mixup", "relabel"),
-    "hald.labels.store": ("] > 0, lam", "] > 1, lam", "analysis_drift", "analysis"),
+    "hald.labels.store": ("] > 0, lam", "] > 1, lam", "analysis_drift", "analysis.drift"),
     "hald.numerics.accuracy": ("zeros(2, dtype", "zeros(3, dtype", "squeeze_sgd", "squeeze"),
     "hald.networks.batch_statistics": ("bias, True", "bias, False", "two_teachers_batch", "relabel"),
     "hald.plain": ("fitting[0], value", "fitting[1], value", "squeeze_sgd", "squeeze"),
@@ -432,7 +461,7 @@ CONSTANTS = {
     "hald.evaluation.batches": ("range(0, len", "range(1, len", "training_hard", "evaluate"),
     "hald.evaluation.hard_batches": ("range(0, count", "range(1, count", "training_hard", "evaluate"),
     "hald.evaluation.losses": ("= 1.0, 100", "= 1.5, 100", "training_matched", "evaluate"),
-    "hald.evaluation.soft_pool": ("stage << 32", "stage << 33", "analysis_updates", "analysis"),
+    "hald.evaluation.soft_pool": ("stage << 32", "stage << 33", "analysis_updates", "analysis.updates"),
     "hald.evaluation.train": ("ignore_errors=True", "ignore_errors=False", "training_hard", "evaluate"),
     "hald.evaluation.schedules": ("in starts) - 1", "in starts) - 2", "training_joint", "evaluate"),
     "hald.evaluation.student": ("betas=(0.9", "betas=(1.35", "training_hard", "evaluate"),

@@ -15,15 +15,19 @@ from torch import nn
 
 import hald.analysis.run
 import hald.evaluation.train  # noqa: F401
+from hald import registry
 from hald.code_digests import closure, entry_modules, read_sources
 from hald.labels.codecs import CODECS
 from hald.networks.build import build_model
 
-# The parts of the package that compute with networks, and those that read or write labels.
+registry.plugins("hald.analysis.kinds", "compute")  # what builds networks is here before they are exchanged
+
+# The parts of the package that compute with networks, those that read or write labels, and those that train students.
 SOURCES = read_sources()
 BEHIND = {part: closure(entries, SOURCES) for part, entries in entry_modules(SOURCES).items()}
 NETWORKS = tuple(part for part, modules in BEHIND.items() if "hald.networks.build" in modules)
 LABELS = tuple(part for part, modules in BEHIND.items() if "hald.labels.store" in modules)
+TRAINED = tuple(part for part, modules in BEHIND.items() if "hald.evaluation.train" in modules)
 
 
 @contextlib.contextmanager

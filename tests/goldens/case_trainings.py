@@ -8,6 +8,7 @@ import numpy as np
 import reference as ref
 import torch
 import zarr
+from adapter import TRAINED
 from bench import CLASSES, EVALUATION, Bench, Check, cases, drawn_view
 
 SHS = {"order": "soft-hard-soft", "hard_epochs": 2, "epochs": 6}
@@ -41,7 +42,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 }
 
 
-@cases(("evaluate", "analysis"), **TRAININGS)
+@cases(TRAINED, **TRAININGS)
 def training(bench: Bench, changes: dict[str, Any]) -> Iterator[Check]:
     """A student on 9 images in batches of four, four and one or three, its record with a point for every epoch."""
     changes = dict(changes)

@@ -205,7 +205,7 @@ STAGES: dict[str, AnyStage] = {
             lambda spec, unit, kept: ["analysis.json"],
             _for_analysis,
             lambda spec: "hald.analysis.run:make",
-            parts=lambda spec: ("analysis",),
+            parts=lambda spec: (f"analysis.{spec.kind}",),
         ),
         Stage(
             "table",
@@ -227,7 +227,7 @@ STAGES: dict[str, AnyStage] = {
             lambda spec, unit, kept: [f".meaning/{spec.id}.json", *(f"{spec.id}.{suffix}" for suffix in DRAWN)],
             _for_figure,
             lambda spec: "hald.report.figure:make",
-            parts=lambda spec: ("figures",),
+            parts=lambda spec: (f"figure.{spec.kind}",),
             timed=False,
             fixed_name=True,
         ),
