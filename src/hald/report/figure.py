@@ -12,10 +12,9 @@ from hald import registry
 from hald.errors import UserError
 from hald.files import read_json, write_json
 from hald.jobs.job import Job
-from hald.report.figure_spec import FigureSpec
-from hald.report.spec import TableSpec
+from hald.report.cells import cell_rows, sources
+from hald.report.spec import FigureSpec, TableSpec
 from hald.report.style import save
-from hald.report.tables import cell_rows, sources
 
 Found = dict[str, Any]
 

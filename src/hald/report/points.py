@@ -1,6 +1,6 @@
 """Points of figures: the cells of a table, as figures look at them.
 
-Points are rows of `hald.report.tables.cell_rows` (one per cell): `images`, `evaluation`, `slc_effective`,
+Points are rows of `hald.report.cells.cell_rows` (one per cell): `images`, `evaluation`, `slc_effective`,
 `label_bytes`, `top1_mean`, `top1_std`, and where known `paper`, the published accuracy. Cells without a mean are left
 out.
 """

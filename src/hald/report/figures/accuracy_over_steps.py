@@ -4,8 +4,8 @@ from matplotlib.figure import Figure
 
 from hald.files import read_json
 from hald.report.accuracy_over import accuracy_over
+from hald.report.cells import epoch_steps
 from hald.report.figure import Found, Material
-from hald.report.tables import epoch_steps
 
 
 def draw(material: Material) -> Figure:
