@@ -22,6 +22,9 @@ FIXED: dict[str, tuple[str, ...]] = {
     "ranking": ("hald.synthesis.ranking",),
     "statistics": ("hald.synthesis.class_statistics",),
     "from_units": ("hald.synthesis.from_units",),
+    "network.sre2l": ("hald.networks.sre2l",),
+    "network.torchvision": ("hald.networks.torchvision",),
+    "network.timm": ("hald.networks.timm",),
     "relabel": ("hald.labels.relabel",),
     "evaluate": ("hald.evaluation.train",),
     "tables": ("hald.report.render",),
@@ -29,6 +32,7 @@ FIXED: dict[str, tuple[str, ...]] = {
 # A plug-in is a part of its own, named by the folder's kind and itself; some start from what all of their kind share.
 PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dataset": ("hald.datasets.sources", ("hald.datasets.prepare",)),
+    "network": ("hald.networks.small", ()),
     "method": ("hald.synthesis.methods", ()),
     "analysis": ("hald.analysis.kinds", ("hald.analysis.run",)),
     "figure": ("hald.report.figures", ("hald.report.figure",)),

@@ -19,6 +19,7 @@ from hald import registry
 from hald.code_digests import closure, entry_modules, read_sources
 from hald.labels.codecs import CODECS
 from hald.networks.build import build_model
+from hald.networks.names import module_of
 
 registry.plugins("hald.analysis.kinds", "compute")  # what builds networks is here before they are exchanged
 
@@ -45,6 +46,11 @@ def networks(make: Callable[[int], nn.Module]) -> Iterator[None]:
     finally:
         for module in places:
             module.build_model = build_model  # type: ignore[attr-defined]
+
+
+def part_of(arch: str) -> str:
+    """The part of the package that builds a network."""
+    return f"network.{module_of(arch).rpartition('.')[2]}"
 
 
 def build(arch: str, classes: int, size: int) -> nn.Module:

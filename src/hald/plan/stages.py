@@ -4,6 +4,8 @@ from hald.analysis.spec import AnalysisSpec
 from hald.datasets.spec import DatasetSpec
 from hald.evaluation.spec import RunSpec
 from hald.labels.spec import LabelsSpec
+from hald.networks.names import module_of
+from hald.plain import from_dict
 from hald.plan.arithmetic import views_behind
 from hald.plan.stage import AnyStage, Blocks, Need, Needs, Stage
 from hald.report.spec import FigureSpec, TableSpec
@@ -77,6 +79,21 @@ def _for_analysis(spec: AnalysisSpec) -> Needs:
     }
 
 
+def _network(arch: str) -> str:
+    """The part of the package that builds a network."""
+    return f"network.{module_of(arch).rpartition('.')[2]}"
+
+
+def _parts_of_run(spec: RunSpec) -> tuple[str, ...]:
+    return ("evaluate", _network(spec.arch))
+
+
+def _parts_of_analysis(spec: AnalysisSpec) -> tuple[str, ...]:
+    """With those of the students that it trains itself; others are known by the keys of their runs."""
+    runs = (from_dict(RunSpec, run) for run in spec.options.get("runs", ()))
+    return (f"analysis.{spec.kind}", *dict.fromkeys(part for run in runs for part in _parts_of_run(run)))
+
+
 def _for_table(spec: TableSpec | None) -> Needs:
     cells = spec.cells if spec else ()
     return {
@@ -128,7 +145,7 @@ STAGES: dict[str, AnyStage] = {
             lambda spec, unit, kept: ["teacher.json"],
             _for_teacher,
             lambda spec: "hald.squeeze.train:make",
-            parts=lambda spec: ("squeeze",),
+            parts=lambda spec: ("squeeze", _network(spec.arch)),
             checkpoint=lambda spec, unit: ("checkpoint.json", spec.recipe.epochs if spec.recipe else 1),
         ),
         Stage(
@@ -193,7 +210,7 @@ STAGES: dict[str, AnyStage] = {
             _record,
             _for_run,
             lambda spec: "hald.evaluation.train:make",
-            parts=lambda spec: ("evaluate",),
+            parts=_parts_of_run,
             blocks=Blocks("seeds_per_job", 3),
             checkpoint=lambda spec, unit: (f"seed-{unit}/checkpoint.json", spec.epochs),
         ),
@@ -205,7 +222,7 @@ STAGES: dict[str, AnyStage] = {
             lambda spec, unit, kept: ["analysis.json"],
             _for_analysis,
             lambda spec: "hald.analysis.run:make",
-            parts=lambda spec: (f"analysis.{spec.kind}",),
+            parts=_parts_of_analysis,
         ),
         Stage(
             "table",
