@@ -681,6 +681,19 @@ def test_datasets_and_recipes_that_do_not_fit_are_refused(root: Path) -> None:
             make_plan(raw, root)
 
 
+def test_a_dataset_has_the_keys_of_its_source(root: Path) -> None:
+    for change, message in (
+        ({"download": True}, r"unknown key 'download' of source 'sklearn_digits' \(it takes size, classes"),
+        ({"source": "torchvision"}, "datasets.digits: 'variant' is missing"),
+        (
+            {"source": "image_folder"},
+            "datasets.digits.source: 'image_folder' is not one of .*Did you mean 'imagefolder'",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            make_plan({"experiments": ["tiny"], "datasets": {"digits": change}}, root)
+
+
 def test_class_names_that_look_like_numbers_stay_text(root: Path) -> None:
     raw = {"experiments": ["tiny"], "datasets": {"digits": {"subset": ["0", "1"], "classes": "2"}}}
     config, _ = load_config(raw, root)

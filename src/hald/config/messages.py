@@ -149,7 +149,7 @@ def _unknown(name: str, value: Any, spot: Spot) -> str:
         return f"unknown key '{name}': write `{FORMER[name]}` (found {value!r})"
     if not spot.choice:
         return f"unknown key '{name}'. {suggest(name, spot.known)}"
-    keys = [key for key in spot.known if key not in ("name", "method")]
+    keys = [key for key in spot.known if key not in ("name", "method", "source")]
     return f"unknown key '{name}' of {spot.choice} (it takes {', '.join(keys) or 'none'}){_closest(name, keys)}"
 
 
