@@ -23,12 +23,11 @@ from hald.evaluation.batches import Batch, rendered
 from hald.evaluation.hard_batches import HardBatches
 from hald.evaluation.losses import KL, CrossEntropy, Gift, Joint, Lpqld, smooth, soft_loss, temperature_of
 from hald.evaluation.schedules import HeldOut, fixed_starts, goes_on, learning_rate, stage_at, watch
-from hald.evaluation.soft_pool import SoftPool, pool_ids
+from hald.evaluation.soft_pool import SoftPool, keep_top, pool_ids
 from hald.evaluation.spec import AdaptiveSpec, LossSpec, RunSpec, Stage
 from hald.evaluation.student import Student, make_optimizer, make_student
 from hald.files import read_json
 from hald.jobs.signals import Interrupted
-from hald.labels.codecs import keep_top
 from hald.labels.store import LabelStore
 from hald.numerics.views import View
 from killing import deadly, finish, start

@@ -16,7 +16,7 @@ from torch import nn
 import hald.analysis.run
 import hald.evaluation.train  # noqa: F401
 from hald.code_digests import closure, entry_modules, read_sources
-from hald.labels.codecs import CODECS
+from hald.labels.codec import codec_of
 from hald.networks.build import build_model
 
 # The parts of the package that compute with networks, and those that read or write labels.
@@ -50,10 +50,10 @@ def build(arch: str, classes: int, size: int) -> nn.Module:
 
 def encode(codec: str, logits: NDArray[np.float32], k: int) -> dict[str, NDArray[Any]]:
     """The arrays in which a codec stores logits (n, C)."""
-    return CODECS[codec].encode(logits, k)
+    return codec_of(codec).encode(logits, k)
 
 
 def decode(codec: str, arrays: Mapping[str, NDArray[Any]], classes: int) -> NDArray[np.float32]:
     """The logits that are read back."""
     rows = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    return np.asarray(CODECS[codec].decode(rows, classes))
+    return np.asarray(codec_of(codec).decode(rows, classes))
