@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hald.errors import UserError
-from hald.evaluation.batches import Batch, rendered
+from hald.evaluation.batches import Batch
+from hald.evaluation.rendering import rendered
 from hald.evaluation.spec import RunSpec
 from hald.labels.store import GEOMETRY, LabelStore
 from hald.numerics.random_streams import Floats, Ints, generator, permutation
