@@ -32,6 +32,9 @@ FIXED: dict[str, tuple[str, ...]] = {
 PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dataset": ("hald.datasets.sources", ("hald.datasets.prepare",)),
     "method": ("hald.synthesis.methods", ()),
+    "codec": ("hald.labels.codecs", ()),
+    "loss": ("hald.evaluation.losses", ()),
+    "schedule": ("hald.evaluation.schedules", ()),
 }
 
 # Calls whose positional arguments are words for people.

@@ -19,11 +19,10 @@ from hald.code_digests import closure, entry_modules, read_sources
 from hald.labels.codec import codec_of
 from hald.networks.build import build_model
 
-# The parts of the package that compute with networks, and those that read or write labels.
+# The parts of the package that compute with networks.
 SOURCES = read_sources()
 BEHIND = {part: closure(entries, SOURCES) for part, entries in entry_modules(SOURCES).items()}
 NETWORKS = tuple(part for part, modules in BEHIND.items() if "hald.networks.build" in modules)
-LABELS = tuple(part for part, modules in BEHIND.items() if "hald.labels.store" in modules)
 
 
 @contextlib.contextmanager
@@ -57,3 +56,8 @@ def decode(codec: str, arrays: Mapping[str, NDArray[Any]], classes: int) -> NDAr
     """The logits that are read back."""
     rows = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return np.asarray(codec_of(codec).decode(rows, classes))
+
+
+def half_step(codec: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+    """How far the logits that are read back may be from those that were stored, row by row."""
+    return np.asarray(codec_of(codec).half_step({name: torch.from_numpy(array) for name, array in arrays.items()}))

@@ -4,6 +4,7 @@ from hald.analysis.spec import AnalysisSpec
 from hald.datasets.spec import DatasetSpec
 from hald.evaluation.spec import RunSpec
 from hald.labels.spec import LabelsSpec
+from hald.plain import from_dict
 from hald.plan.arithmetic import views_behind
 from hald.plan.stage import AnyStage, Blocks, Need, Needs, Stage
 from hald.report.spec import FigureSpec, TableSpec
@@ -75,6 +76,12 @@ def _for_analysis(spec: AnalysisSpec) -> Needs:
         "teachers": [Need("squeeze", subject.teacher) for subject in spec.looked_at if subject.teacher],
         "runs": [Need("evaluate", subject.run) for subject in spec.looked_at if subject.run],
     }
+
+
+def _of_analysis(spec: AnalysisSpec) -> tuple[str, ...]:
+    """The parts behind an analysis. `updates` trains students as the runs in its options say."""
+    runs = spec.options["runs"] if spec.kind == "updates" else []
+    return ("analysis", *sorted({part for run in runs for part in from_dict(RunSpec, run).plugins}))
 
 
 def _for_table(spec: TableSpec | None) -> Needs:
@@ -181,7 +188,7 @@ STAGES: dict[str, AnyStage] = {
             lambda spec, unit, kept: [f"views/{unit:05d}.json"],
             _for_labels,
             lambda spec: "hald.labels.relabel:make",
-            parts=lambda spec: ("relabel",),
+            parts=lambda spec: ("relabel", f"codec.{spec.codec}"),
             blocks=Blocks("views_per_job", 20),
             holds_inputs="zarr.json",
         ),
@@ -193,7 +200,7 @@ STAGES: dict[str, AnyStage] = {
             _record,
             _for_run,
             lambda spec: "hald.evaluation.train:make",
-            parts=lambda spec: ("evaluate",),
+            parts=lambda spec: ("evaluate", *spec.plugins),
             blocks=Blocks("seeds_per_job", 3),
             checkpoint=lambda spec, unit: (f"seed-{unit}/checkpoint.json", spec.epochs),
         ),
@@ -205,7 +212,7 @@ STAGES: dict[str, AnyStage] = {
             lambda spec, unit, kept: ["analysis.json"],
             _for_analysis,
             lambda spec: "hald.analysis.run:make",
-            parts=lambda spec: ("analysis",),
+            parts=_of_analysis,
         ),
         Stage(
             "table",
