@@ -48,6 +48,7 @@ REACH = {
     "hald.datasets.decode": DATASETS | SYNTHESIS | TRAINING | {"squeeze"},
     "hald.datasets.sources.parquet": {"dataset.parquet"},
     "hald.evaluation.batches": TRAINING | LOSSES | SCHEDULES,
+    "hald.evaluation.class_labels": {"loss.joint", "loss.gift"},
     "hald.evaluation.divergence": ANALYSIS | {"loss.kl", "loss.joint", "loss.lpqld"},
     "hald.evaluation.losses.joint": {"loss.joint"},
     "hald.evaluation.losses.lpqld": {"loss.lpqld"},

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hald.evaluation.batches import Batch
+from hald.evaluation.class_labels import mixed_classes, own_classes
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Gift:
     def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
         """Target: the teacher's logits (B, C)."""
         classes = logits.shape[1]
-        hard = batch.mixed(classes) if self.mixed else F.one_hot(batch.known(batch.own), classes).to(logits.dtype)
+        hard = mixed_classes(batch, classes) if self.mixed else own_classes(batch, classes).to(logits.dtype)
         rest = 0.1 / (classes - 1)
         label = hard * (0.9 - rest) + rest
         teacher = batch.target - batch.target.mean(dim=1, keepdim=True)

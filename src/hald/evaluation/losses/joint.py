@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from hald.evaluation.batches import Batch
+from hald.evaluation.class_labels import mixed_classes
 from hald.evaluation.cross_entropy import smooth
 from hald.evaluation.divergence import tempered
 
@@ -22,7 +23,7 @@ class Joint:
     def __call__(self, logits: Tensor, batch: Batch) -> Tensor:
         """Target: the teacher's logits (B, C)."""
         soft = tempered(logits, batch.target, self.temperature, self.squared)
-        hard = smooth(batch.mixed(logits.shape[1]), self.smoothing)
+        hard = smooth(mixed_classes(batch, logits.shape[1]), self.smoothing)
         return soft + self.weight * F.cross_entropy(logits, hard)
 
 
