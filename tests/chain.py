@@ -17,12 +17,12 @@ from PIL import Image
 
 from conftest import copy_known
 from hald.files import read_json
-from hald.jobs.job import Job
+from hald.jobs.job import AnyJob, Job
 from hald.pipeline import Plan, make_plan
 from hald.plan.graph import Graph, JobId
 from hald.plan.stage import Need
 
-Around = Callable[[str, Path], contextlib.AbstractContextManager[Any]]  # (part of the package, its output)
+Around = Callable[[AnyJob, Path], contextlib.AbstractContextManager[Any]]  # (job, its output)
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Chain:
 
     folder: Path
     plan: Plan
-    around: Around = lambda part, file: contextlib.nullcontext()  # entered around every job that is run
+    around: Around = lambda job, file: contextlib.nullcontext()  # entered around every job that is run
 
     def table(self, name: str) -> dict[str, Any]:
         """Every record behind a table, by the evaluation's name; all jobs that it needs are run."""
@@ -107,7 +107,7 @@ class Chain:
         for file in declared:  # as Snakemake does
             file.parent.mkdir(parents=True, exist_ok=True)
         work = Job.read(json.loads(json.dumps(graph.job(job).plain())))
-        with self.around(work.parts, work.units[max(work.units)][0]):
+        with self.around(work, work.units[max(work.units)][0]):
             work.run()
             work.sign()
 

@@ -18,15 +18,18 @@ from hald.analysis import color_jitter as jitter
 from hald.analysis import consistency
 from hald.analysis import labels_by_image as stored
 from hald.analysis.frozen_network import Probe
+from hald.analysis.kinds.crop_consistency import compute as crop_consistency
 from hald.analysis.kinds.drift import compute as drift
 from hald.analysis.kinds.embedding import compute as embedding
 from hald.analysis.kinds.gradients import compute as gradients
+from hald.analysis.kinds.gradients.figure import smoothed
 from hald.analysis.kinds.landscape import compute as landscape
 from hald.analysis.kinds.lvsd import compute as lvsd
 from hald.analysis.kinds.theory import compute as theory
 from hald.analysis.kinds.updates.compute import measure_logits, measure_steps, size_of
 from hald.analysis.random_crops import CropRule, draw_crops
 from hald.analysis.spec import AnalysisSpec
+from hald.analysis.variance import total_variance
 from hald.errors import UserError
 from hald.evaluation.batches import Batch
 from hald.evaluation.hard_batches import HardBatches
@@ -37,7 +40,6 @@ from hald.networks.build import build_model
 from hald.numerics.views import normalize
 from hald.plain import to_dict
 from hald.preflight import check_packages
-from hald.report.figures.analysis import smoothed
 
 MEAN, STD = (0.3, 0.4, 0.5), (0.2, 0.3, 0.4)
 
@@ -121,7 +123,7 @@ def test_the_central_crop_is_the_same_every_time() -> None:
 def test_trace_is_that_of_numpys_covariance(rng) -> None:  # noqa: ANN001
     p = softmax(rng.normal(size=(8, 5, 4)))
     expected = [np.trace(np.cov(p[:, i].T, ddof=1)) for i in range(5)]
-    np.testing.assert_allclose(lvsd.total_variance(torch.from_numpy(p)).numpy(), expected)
+    np.testing.assert_allclose(total_variance(torch.from_numpy(p)).numpy(), expected)
 
 
 def test_summary_of_ratios_by_hand() -> None:
@@ -190,12 +192,12 @@ def test_cosine_and_divergence_by_numpy(rng) -> None:  # noqa: ANN001
 
 def test_due_images_are_the_first_of_each_class() -> None:
     labels = np.array([1, 0, 1, 2, 1, 0])
-    assert consistency.due(labels, np.array([1, 2, 5])).tolist() == [0, 1, 2, 3]
-    assert consistency.due(labels, np.array([0, -3, 1])).tolist() == [3]
+    assert crop_consistency.due(labels, np.array([1, 2, 5])).tolist() == [0, 1, 2, 3]
+    assert crop_consistency.due(labels, np.array([0, -3, 1])).tolist() == [3]
 
 
 def test_other_images_are_never_the_same(rng) -> None:  # noqa: ANN001
-    others = np.concatenate([consistency.other_images(np.arange(4), rng.random(4)) for _ in range(500)])
+    others = np.concatenate([crop_consistency.other_images(np.arange(4), rng.random(4)) for _ in range(500)])
     assert (others.reshape(-1, 4) != np.arange(4)).all()
     assert {(i, j) for i, j in zip(np.tile(np.arange(4), 500), others, strict=True)} == {
         (i, j) for i in range(4) for j in range(4) if i != j
@@ -217,7 +219,7 @@ def test_every_class_reaches_its_quota_even_a_small_one(rng) -> None:  # noqa: A
     images[:4] = images[:4, :, :1, :1]  # plain colours: all crops of one image agree
     labels = np.array([0, 0, 0, 0, 1])
     network = Counting()
-    found = consistency.crop_consistency(probe(network), images, labels, pairs=6, seed=0)
+    found = crop_consistency.crop_consistency(probe(network), images, labels, pairs=6, seed=0)
     assert network.seen == 3 * 12  # 6 pairs of both kinds in both classes: class 1 needs six passes, class 0 two
     assert found.per_class[0]["same_cosine"] == pytest.approx(1)
     assert found.per_class[0]["same_js"] == pytest.approx(0, abs=1e-12)
@@ -228,7 +230,7 @@ def test_every_class_reaches_its_quota_even_a_small_one(rng) -> None:  # noqa: A
 
 def test_an_empty_class_is_refused(rng) -> None:  # noqa: ANN001
     with pytest.raises(UserError, match=r"empty classes \[1\]"):
-        consistency.crop_consistency(probe(Means()), pictures(rng, 2), np.array([0, 2]), 1, 0)
+        crop_consistency.crop_consistency(probe(Means()), pictures(rng, 2), np.array([0, 2]), 1, 0)
 
 
 def test_two_networks_are_compared_at_both_temperatures(rng) -> None:  # noqa: ANN001
@@ -520,9 +522,9 @@ def test_deviation_law_by_numpy(rng) -> None:  # noqa: ANN001
 
 
 def test_effective_sample_size() -> None:
-    assert theory.effective_sample_size(10, 0.6) == pytest.approx(15.625)
+    assert gradients.effective_sample_size(10, 0.6) == pytest.approx(15.625)
     with pytest.raises(UserError, match="found 1"):
-        theory.effective_sample_size(10, 1.0)
+        gradients.effective_sample_size(10, 1.0)
 
 
 # --- stores ---

@@ -12,13 +12,15 @@ DATASETS = frozenset(part for part in ALL if part.startswith("dataset."))
 OPTIMISED = frozenset({"method.sre2l", "method.lpld", "method.fadrm"})
 SETS = frozenset({"from_units", "method.rded", "method.patches", "method.real", "method.external"})
 SYNTHESIS = SETS | OPTIMISED | {"ranking", "statistics"}
-ANALYSIS = frozenset({"analysis"})
+ANALYSIS = frozenset(part for part in ALL if part.startswith("analysis."))
+CONSISTENCIES = {f"analysis.{what}_consistency" for what in ("crop", "reference", "teacher")}
 TRAINING = ANALYSIS | {"evaluate"}  # analyses look at students, and train some
 NETWORK = SYNTHESIS | TRAINING | {"squeeze", "relabel"}
 LABELS = TRAINING | {"relabel"}
-SHOWN = frozenset({"tables", "figures"})
-CODECS, LOSSES, SCHEDULES = (
-    frozenset(part for part in ALL if part.startswith(kind)) for kind in ("codec.", "loss.", "schedule.")
+FIGURES = frozenset(part for part in ALL if part.startswith("figure."))
+SHOWN = FIGURES | {"tables"}
+NETWORKS, CODECS, LOSSES, SCHEDULES = (
+    frozenset(part for part in ALL if part.startswith(kind)) for kind in ("network.", "codec.", "loss.", "schedule.")
 )
 
 
@@ -44,12 +46,18 @@ def test_a_stage_is_what_its_modules_import() -> None:
 
 # A module of every kind, and the stages whose results it can change.
 REACH = {
-    "hald.analysis.consistency": ANALYSIS,
+    "hald.analysis.consistency": CONSISTENCIES,
+    "hald.analysis.kinds.lvsd.compute": {"analysis.lvsd"},
+    "hald.analysis.kinds.lvsd.figure": {"figure.lvsd"},
+    "hald.analysis.kinds.theory.compute": {"analysis.theory"},
+    "hald.analysis.kinds.theory.figure": {"figure.theory", "figure.variance"},
+    "hald.analysis.run": ANALYSIS,
+    "hald.analysis.subjects": ANALYSIS,
     "hald.datasets.decode": DATASETS | SYNTHESIS | TRAINING | {"squeeze"},
     "hald.datasets.sources.parquet": {"dataset.parquet"},
     "hald.evaluation.batches": TRAINING | LOSSES | SCHEDULES,
     "hald.evaluation.class_labels": {"loss.joint", "loss.gift"},
-    "hald.evaluation.divergence": ANALYSIS | {"loss.kl", "loss.joint", "loss.lpqld"},
+    "hald.evaluation.divergence": {"analysis.gradients", "loss.kl", "loss.joint", "loss.lpqld"},
     "hald.evaluation.losses.joint": {"loss.joint"},
     "hald.evaluation.losses.lpqld": {"loss.lpqld"},
     "hald.evaluation.schedules.adaptive": {"schedule.adaptive"},
@@ -60,9 +68,12 @@ REACH = {
     "hald.labels.relabel": {"relabel"},
     "hald.labels.spec": {"relabel"},
     "hald.networks.build": NETWORK,
-    "hald.numerics.random_streams": ALL - SHOWN - CODECS - LOSSES - SCHEDULES,
+    "hald.numerics.random_streams": ALL - SHOWN - NETWORKS - CODECS - LOSSES - SCHEDULES,
     "hald.numerics.views": NETWORK,
-    "hald.report.style": {"figures"},
+    "hald.report.accuracy_over": {f"figure.accuracy_over_{x}" for x in ("slc", "bytes", "steps")},
+    "hald.report.figure": FIGURES,
+    "hald.report.figures.gain": {"figure.gain"},
+    "hald.report.style": FIGURES,
     "hald.squeeze.train": {"squeeze"},
     "hald.squeeze.weights_download": set(),
     "hald.synthesis.class_statistics": {"statistics", "method.lpld"},
@@ -116,3 +127,9 @@ def test_nobody_imports_a_plug_in_by_name_but_its_own_folder(folder: str) -> Non
     """Otherwise it would be behind the keys of those that do not use it."""
     for entries in FIXED.values():
         assert not [name for name in closure(entries, imports()) if name.startswith(f"{folder}.")]
+
+
+def test_a_kind_of_analysis_that_is_added_changes_no_other() -> None:
+    sources = imports() | {f"hald.analysis.kinds.new{half}": "ADDED = 1" for half in ("", ".compute", ".figure")}
+    assert entry_modules(sources).keys() - ALL == {"analysis.new", "figure.new"}
+    assert changed_stages(sources, imports()) == set()

@@ -28,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 
 from chain import Chain, image_folders, make_chain
 from conftest import ROOT, copy_known
+from hald.jobs.job import AnyJob
 from options import BASE, ROWS, SHOWN, UNMOVED, Row, ruler
 
 SETTINGS = ("experiments", "results", "stores", "jobs", "datasets", "override")  # of config.yaml
@@ -208,10 +209,10 @@ class Lab:
         return self.chains[known]
 
     @contextlib.contextmanager
-    def around(self, part: str, file: Path) -> Iterator[None]:
+    def around(self, job: AnyJob, file: Path) -> Iterator[None]:
         """Watch a job, whose output is `file`."""
-        on_the_way = part.startswith(("statistics", "recover"))
-        with watching(on_the_way, self.steps if part == "evaluate" else None) as seen:
+        on_the_way = job.stage in ("statistics", "recover")
+        with watching(on_the_way, self.steps if job.stage == "evaluate" else None) as seen:
             self.seen[file] = seen
             yield
 

@@ -18,6 +18,9 @@ import yaml
 from PIL import Image
 
 from conftest import TINY_DEMO, Training, copy_known, job_for, made_once, make, run_spec
+from hald.analysis.kinds.landscape import compute as landscape
+from hald.analysis.kinds.reference_consistency import compute as reference_consistency
+from hald.analysis.kinds.theory import compute as theory
 from hald.analysis.spec import AnalysisSpec, Subject
 from hald.analysis.subjects import Lab
 from hald.errors import UserError
@@ -34,6 +37,8 @@ from hald.plain import to_dict
 from hald.plan.graph import Graph, JobId
 from hald.plan.stage import Need
 from hald.report.figure import Material, write_figure
+from hald.report.figures.accuracy_over_steps import lengths
+from hald.report.figures.learning_curves import records
 from hald.report.render import write_table
 from hald.report.spec import Cell, FigureSpec, TableSpec
 
@@ -369,8 +374,6 @@ def test_the_other_subject_of_a_pair_gives_a_landscape_its_direction(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four subjects are two pairs, whose networks are told apart by their places."""
-    from hald.analysis import all_kinds as kinds
-
     subjects = [subject(1 + i % 2, images=f"set{i // 2}") for i in range(4)]
     lab = Lab(spec_of("landscape", subjects), folders, CPU)
     pairs: list[str] = []
@@ -380,10 +383,10 @@ def test_the_other_subject_of_a_pair_gives_a_landscape_its_direction(
         return SimpleNamespace(model=None)
 
     monkeypatch.setattr(lab, "student", asked)
-    monkeypatch.setattr(kinds, "make_plane", lambda *_: None)
-    monkeypatch.setattr(kinds, "landscape", lambda *_: Phase("soft", 1))  # any dataclass
+    monkeypatch.setattr(landscape, "make_plane", lambda *_: None)
+    monkeypatch.setattr(landscape, "landscape", lambda *_: Phase("soft", 1))  # any dataclass
     for number in range(4):
-        kinds.landscapes(lab, number)
+        landscape.measure(lab, number)
     assert pairs == [
         *("set0-e1", "set0-e2", "set0-e2", "set0-e1"),
         *("set1-e1", "set1-e2", "set1-e2", "set1-e1"),
@@ -391,18 +394,14 @@ def test_the_other_subject_of_a_pair_gives_a_landscape_its_direction(
 
 
 def test_laws_about_several_labels_of_an_image_need_several(folders: Folders) -> None:
-    from hald.analysis.all_kinds import laws
-
     lab = Lab(spec_of("theory", [subject(2, slc=3)]), folders, CPU)
     with pytest.raises(UserError, match=r"SLC 3 at IPC 2 gives 1 for each, ask for slc: 4 or more"):
-        laws(lab, 0)
+        theory.measure(lab, 0)
 
 
 def test_a_student_agrees_with_itself(folders: Folders) -> None:
-    from hald.analysis.all_kinds import KINDS as FOUND
-
     spec = spec_of("reference_consistency", [subject(2), subject(1)])
-    itself, other = (FOUND[spec.kind](Lab(spec, folders, CPU), number) for number in range(2))
+    itself, other = (reference_consistency.measure(Lab(spec, folders, CPU), number) for number in range(2))
     assert itself["T1"]["cosine"] == pytest.approx(1.0)
     assert itself["T1"]["js"] == pytest.approx(0.0, abs=1e-9)
     assert other["T1"]["cosine"] < 0.9999
@@ -450,7 +449,7 @@ def test_figures_are_drawn_from_tables(tmp_path: Path) -> None:
         assert len(write_figure(material, tmp_path / kind)) == 3
     twice = TableSpec("t", "caption", ("images",), ("evaluation",), 1, (*cells, replace(cells[0], run="other")))
     with pytest.raises(UserError, match="two runs of 'soft_only'"):
-        Material(FigureSpec("f", "learning_curves", "c", twice, ()), folders).records()
+        records(Material(FigureSpec("f", "learning_curves", "c", twice, ()), folders))
 
 
 def test_a_training_in_several_lengths_is_one_line_over_steps(tmp_path: Path) -> None:
@@ -466,7 +465,7 @@ def test_a_training_in_several_lengths_is_one_line_over_steps(tmp_path: Path) ->
     cells.append(replace(cells[0], run="not run"))
     table = TableSpec("t", "caption", ("evaluation",), ("slc",), 1, tuple(cells))
     material = Material(FigureSpec("f", "accuracy_over_steps", "caption", table, ()), folders)
-    assert [(point["evaluation"], point["steps"]) for point in material.lengths()] == [
+    assert [(point["evaluation"], point["steps"]) for point in lengths(material)] == [
         ("hald", 21),
         ("hald", 63),
         ("hald_beta2_0.9", 21),

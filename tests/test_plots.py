@@ -8,9 +8,16 @@ import matplotlib
 import numpy as np
 import pytest
 
+from hald.analysis.kinds.drift import figure as drift
+from hald.analysis.kinds.embedding.figure import embeddings
+from hald.analysis.kinds.gradients.figure import gradient_similarity
+from hald.analysis.kinds.landscape.figure import landscapes
+from hald.analysis.kinds.lvsd.figure import lvsd_histogram
+from hald.analysis.kinds.theory.figure import variance_law
 from hald.errors import UserError
 from hald.report import style
-from hald.report.figures import accuracy, analysis, drift
+from hald.report.accuracy_over import accuracy_over
+from hald.report.figures import gain, learning_curves
 
 
 def point(images: str, evaluation: str, slc: float, top1: float | None, **more: Any) -> dict[str, Any]:
@@ -35,7 +42,7 @@ def lines(ax: Any, label: str) -> list[Any]:
 
 
 def test_files_are_written_in_three_formats_and_are_reproducible(tmp_path: Path) -> None:
-    first, second = (style.save(accuracy.accuracy_over(POINTS), tmp_path / name / "a.b") for name in ("x", "y"))
+    first, second = (style.save(accuracy_over(POINTS), tmp_path / name / "a.b") for name in ("x", "y"))
     assert [path.name for path in first] == ["a.b.png", "a.b.svg", "a.b.pdf"]
     assert [path.read_bytes()[:4] for path in first] == [b"\x89PNG", b"<?xm", b"%PDF"]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
@@ -44,7 +51,7 @@ def test_files_are_written_in_three_formats_and_are_reproducible(tmp_path: Path)
 
 def test_drawing_leaves_matplotlibs_settings_alone() -> None:
     before = matplotlib.rcParams["axes.spines.top"]
-    accuracy.accuracy_over(POINTS)
+    accuracy_over(POINTS)
     assert matplotlib.rcParams["axes.spines.top"] == before
 
 
@@ -59,7 +66,7 @@ def test_methods_keep_their_colours_and_no_two_share_one() -> None:
 
 @pytest.mark.parametrize(("x", "expected"), [("slc_effective", [10.0, 50.0]), ("label_bytes", [10.0, 50.0])])
 def test_accuracy_is_drawn_in_order_without_missing_cells(x: str, expected: list[float]) -> None:
-    figure = accuracy.accuracy_over(POINTS, x)
+    figure = accuracy_over(POINTS, x)
     rded, real = figure.axes
     soft = lines(rded, "Soft-Only")[0].lines[0]
     assert soft.get_xdata().tolist() == pytest.approx(expected)
@@ -74,7 +81,7 @@ def test_accuracy_is_drawn_in_order_without_missing_cells(x: str, expected: list
 
 def test_what_needs_no_labels_is_a_level() -> None:
     """One training, in the rows of two SLCs."""
-    figure = accuracy.accuracy_over([*POINTS, *[point("rded", "hard_only", 0.0, 24.0)] * 2])
+    figure = accuracy_over([*POINTS, *[point("rded", "hard_only", 0.0, 24.0)] * 2])
     rded = figure.axes[0]
     (level,) = [line for line in rded.lines if line.get_label() == "Hard-Only"]
     assert list(level.get_ydata()) == [24.0, 24.0]
@@ -90,33 +97,33 @@ def test_sets_with_one_place_each_share_a_panel_and_are_named() -> None:
         for images, (size, top1) in places.items()
         for evaluation, less in (("hald", 0.0), ("soft_only", 1.0))
     ]
-    (ax,) = accuracy.accuracy_over(codecs, "label_bytes").axes
+    (ax,) = accuracy_over(codecs, "label_bytes").axes
     drawn = lines(ax, "HALD")[0].lines[0]
     assert (drawn.get_xdata().tolist(), drawn.get_linestyle()) == ([16.0, 64.0], "None")
     assert ax.get_xlabel() == "Stored labels (KiB, measured)"
     assert {text.get_text(): text.xy for text in ax.texts} == {"u8": (64.0, 21.0), "u4": (16.0, 26.0)}
-    assert len(accuracy.accuracy_over(codecs, "slc_effective").axes) == 2  # both at SLC 50: apart
+    assert len(accuracy_over(codecs, "slc_effective").axes) == 2  # both at SLC 50: apart
     level = [point(images, "hard_only", 0.0, 9.0, label_bytes=0) for images in places]
-    assert len(accuracy.accuracy_over([*codecs, *level], "label_bytes").axes) == 2
+    assert len(accuracy_over([*codecs, *level], "label_bytes").axes) == 2
 
 
 def test_nothing_to_draw_and_mixed_up_cells_are_refused() -> None:
     with pytest.raises(UserError, match="no finished cell"):
-        accuracy.accuracy_over([POINTS[3]])
+        accuracy_over([POINTS[3]])
     with pytest.raises(UserError, match="two cells for rded, slc_effective 50, hald"):
-        accuracy.accuracy_over([*POINTS, POINTS[1] | {"run": "other"}])
+        accuracy_over([*POINTS, POINTS[1] | {"run": "other"}])
     with pytest.raises(UserError, match="both hald and soft_only"):
-        accuracy.gain(POINTS[2:])
+        gain.gain(POINTS[2:])
     with pytest.raises(UserError, match="no finished run"):
-        accuracy.learning_curves({"hald": []})
+        learning_curves.learning_curves({"hald": []})
 
 
 def test_gain_by_hand() -> None:
-    assert accuracy.gains(POINTS, "hald", "soft_only") == {("rded", 50.0): pytest.approx((6.5, 0.5))}
-    ax = accuracy.gain(POINTS).axes[0]
+    assert gain.gains(POINTS, "hald", "soft_only") == {("rded", 50.0): pytest.approx((6.5, 0.5))}
+    ax = gain.gain(POINTS).axes[0]
     assert [bar.get_height() for bar in ax.patches] == [6.5]
     assert [text.get_text() for text in ax.texts] == ["+6.5"]
-    worse = accuracy.gain([point("rded", "soft_only", 5.0, 9.0), point("rded", "hald", 5.0, 7.0)]).axes[0]
+    worse = gain.gain([point("rded", "soft_only", 5.0, 9.0), point("rded", "hald", 5.0, 7.0)]).axes[0]
     assert [text.get_text() for text in worse.texts] == ["−2.0"]
 
 
@@ -136,15 +143,15 @@ def test_learning_curves_are_means_with_shaded_stages_and_broken_losses() -> Non
         "soft_only": [record(["soft"], [0], 0.0)],
         "hald": [record(["soft", "hard", "soft"], [0, 20, 40], top1) for top1 in (5.0, 7.0)],
     }
-    upper, lower = accuracy.learning_curves(runs).axes
+    upper, lower = learning_curves.learning_curves(runs).axes
     assert lines(upper, "HALD")[0].get_ydata().tolist() == [16.0, 26.0, 36.0, 46.0, 56.0, 66.0]
     loss = lines(lower, "HALD")[0].get_ydata()
     assert np.isnan(loss).nonzero()[0].tolist() == [2, 5]
-    assert accuracy.stage_spans(runs["hald"][0]) == [("soft", 0, 20), ("hard", 20, 40), ("soft", 40, 60)]
+    assert learning_curves.stage_spans(runs["hald"][0]) == [("soft", 0, 20), ("hard", 20, 40), ("soft", 40, 60)]
     shaded = [p for p in lower.patches if matplotlib.colors.to_hex(p.get_facecolor()) == style.STAGES["hard"]]
     assert [(p.get_x(), p.get_width()) for p in shaded] == [(20, 20)]
     assert lower.get_xlabel() == "Epoch (shaded: hard stage of HALD)"
-    alone = accuracy.learning_curves({"soft_only": runs["soft_only"]})
+    alone = learning_curves.learning_curves({"soft_only": runs["soft_only"]})
     assert alone.axes[1].get_xlabel() == "Epoch"
 
 
@@ -157,7 +164,7 @@ def surface(offset: float) -> dict[str, Any]:
 def test_landscapes_of_a_split_share_their_levels() -> None:
     results = {(s, m): surface(o) for s, m, o in (("train", "soft_only", 2.0), ("train", "hald", 1.0))}
     results |= {(s, m): surface(o) for s, m, o in (("test", "soft_only", 4.0), ("test", "hald", 3.0))}
-    figure = analysis.landscapes(results)
+    figure = landscapes(results)
     panels = [ax for ax in figure.axes if ax.get_title("left")]
     assert [ax.get_title("left") for ax in panels] == [
         "Soft-Only, train",
@@ -173,13 +180,13 @@ def test_landscapes_of_a_split_share_their_levels() -> None:
 
 
 def test_a_landscapes_first_direction_runs_to_the_right() -> None:
-    ax = analysis.landscapes({("train", "hald"): surface(0.0)}).axes[0]
+    ax = landscapes({("train", "hald"): surface(0.0)}).axes[0]
     highest = ax.collections[0].get_paths()[-1].vertices  # a^2 is largest at the left and right edge, not at the top
     assert np.abs(highest[:, 0]).min() > 0.9
 
 
 def test_gradient_similarity_is_smoothed_over_epochs() -> None:
-    ax = analysis.gradient_similarity({"rded": {"cosine": [0.3] * 20, "steps_per_epoch": 5}}).axes[0]
+    ax = gradient_similarity({"rded": {"cosine": [0.3] * 20, "steps_per_epoch": 5}}).axes[0]
     smooth = lines(ax, "RDED")[0]
     assert smooth.get_xdata()[-1] == 4
     assert smooth.get_ydata().tolist() == pytest.approx([0.3] * 20)
@@ -190,7 +197,7 @@ def test_a_peak_is_smoothed_over_70_steps_or_a_twentieth(steps: int, sigma: floa
     """The height of a Gaussian of that width; thin and unsmoothed behind it what was measured."""
     series = np.zeros(steps)
     series[steps // 2] = 1.0
-    ax = analysis.gradient_similarity({"rded": {"cosine": series.tolist(), "steps_per_epoch": 5}}).axes[0]
+    ax = gradient_similarity({"rded": {"cosine": series.tolist(), "steps_per_epoch": 5}}).axes[0]
     thin, thick = ax.lines[:2]
     assert thin.get_ydata().max() == 1.0
     assert thick.get_ydata().max() == pytest.approx(1 / (sigma * np.sqrt(2 * np.pi)), rel=0.03)
@@ -199,7 +206,7 @@ def test_a_peak_is_smoothed_over_70_steps_or_a_twentieth(steps: int, sigma: floa
 def test_drift_histograms_have_a_panel_per_definition(rng: np.random.Generator) -> None:
     ratios = {name: rng.normal(size=50).tolist() for name in ("paper", "varied")}
     drifts = [{"definition": name, "log_ratio": values} for name, values in ratios.items()]
-    figure = analysis.lvsd_histogram({"resnet18": drifts, "silent": [{"definition": "paper", "log_ratio": []}]})
+    figure = lvsd_histogram({"resnet18": drifts, "silent": [{"definition": "paper", "log_ratio": []}]})
     assert len(figure.axes) == 2
     for ax, name in zip(figure.axes, ratios, strict=True):
         assert sum(bar.get_height() for bar in ax.patches) == 50
@@ -209,7 +216,7 @@ def test_drift_histograms_have_a_panel_per_definition(rng: np.random.Generator) 
 
 def test_variance_law_shows_both_sides() -> None:
     points = [{"s": s, "measured": 0.31 / s, "expected": 0.3 / s, "error": 0.01} for s in (1, 2, 4)]
-    ax = analysis.variance_law({"rded": points}).axes[0]
+    ax = variance_law({"rded": points}).axes[0]
     assert lines(ax, "Tr(Σ)/s, RDED")[0].get_ydata() == pytest.approx([0.3, 0.15, 0.075])
     assert lines(ax, "measured, RDED")[0].lines[0].get_ydata() == pytest.approx([0.31, 0.155, 0.0775])
 
@@ -217,7 +224,7 @@ def test_variance_law_shows_both_sides() -> None:
 def test_embeddings_say_how_they_were_made() -> None:
     result = {"how": "pca", "points": [[0, 1], [2, 3], [4, 5]], "labels": [2, 0, 2]}
     result |= {"silhouette_features": 0.5, "silhouette_plane": 0.25}
-    figure = analysis.embeddings({"hald": result}, ["cat", "dog", "owl"])
+    figure = embeddings({"hald": result}, ["cat", "dog", "owl"])
     ax = figure.axes[0]
     assert ax.get_xlabel() == "PCA 1"
     assert [part.get_offsets().tolist() for part in ax.collections] == [[[2, 3]], [[0, 1], [4, 5]]]

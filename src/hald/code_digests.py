@@ -22,19 +22,23 @@ FIXED: dict[str, tuple[str, ...]] = {
     "ranking": ("hald.synthesis.ranking",),
     "statistics": ("hald.synthesis.class_statistics",),
     "from_units": ("hald.synthesis.from_units",),
+    "network.sre2l": ("hald.networks.sre2l",),
+    "network.torchvision": ("hald.networks.torchvision",),
+    "network.timm": ("hald.networks.timm",),
     "relabel": ("hald.labels.relabel",),
     "evaluate": ("hald.evaluation.train",),
-    "analysis": ("hald.analysis.run",),
     "tables": ("hald.report.render",),
-    "figures": ("hald.report.figure",),
 }
 # A plug-in is a part of its own, named by the folder's kind and itself; some start from what all of their kind share.
 PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dataset": ("hald.datasets.sources", ("hald.datasets.prepare",)),
+    "network": ("hald.networks.small", ()),
     "method": ("hald.synthesis.methods", ()),
     "codec": ("hald.labels.codecs", ()),
     "loss": ("hald.evaluation.losses", ()),
     "schedule": ("hald.evaluation.schedules", ()),
+    "analysis": ("hald.analysis.kinds", ("hald.analysis.run",)),
+    "figure": ("hald.report.figures", ("hald.report.figure",)),
 }
 
 # Calls whose positional arguments are words for people.
@@ -69,6 +73,9 @@ def entry_modules(sources: Mapping[str, str] | None = None) -> dict[str, tuple[s
         for name in sorted({module.partition(".")[0] for module in inside}):
             module = f"{folder}.{name}.compute" if f"{folder}.{name}.compute" in sources else f"{folder}.{name}"
             found[f"{kind}.{name}"] = (*shared, module)
+    for module in sources:  # the figure of an analysis is beside it
+        if module.startswith("hald.analysis.kinds.") and module.endswith(".figure"):
+            found[f"figure.{module.split('.')[-2]}"] = (*PLUGINS["figure"][1], module)
     return found
 
 

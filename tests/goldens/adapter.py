@@ -15,14 +15,19 @@ from torch import nn
 
 import hald.analysis.run
 import hald.evaluation.train  # noqa: F401
+from hald import registry
 from hald.code_digests import closure, entry_modules, read_sources
 from hald.labels.codec import codec_of
 from hald.networks.build import build_model
+from hald.networks.names import module_of
 
-# The parts of the package that compute with networks.
+registry.plugins("hald.analysis.kinds", "compute")  # what builds networks is here before they are exchanged
+
+# The parts of the package that compute with networks, and those that train students.
 SOURCES = read_sources()
 BEHIND = {part: closure(entries, SOURCES) for part, entries in entry_modules(SOURCES).items()}
 NETWORKS = tuple(part for part, modules in BEHIND.items() if "hald.networks.build" in modules)
+TRAINED = tuple(part for part, modules in BEHIND.items() if "hald.evaluation.train" in modules)
 
 
 @contextlib.contextmanager
@@ -40,6 +45,11 @@ def networks(make: Callable[[int], nn.Module]) -> Iterator[None]:
     finally:
         for module in places:
             module.build_model = build_model  # type: ignore[attr-defined]
+
+
+def part_of(arch: str) -> str:
+    """The part of the package that builds a network."""
+    return f"network.{module_of(arch).rpartition('.')[2]}"
 
 
 def build(arch: str, classes: int, size: int) -> nn.Module:

@@ -94,7 +94,7 @@ class Bench:
     numbers: list[tuple[str, ...]] = field(default_factory=list)  # all that the last experiment has
     case: str = ""  # that is being run
     storing: dict[str, Any] | None = None  # what cases find is to be stored
-    around: Around = lambda parts, file: contextlib.nullcontext()  # entered around every job that is run
+    around: Around = lambda job, file: contextlib.nullcontext()  # entered around every job that is run
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` gives, remembered."""

@@ -21,7 +21,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@cases(("analysis",), **{kind: (kind, options) for kind, options in KINDS.items()})
+@cases({kind: (f"analysis.{kind}",) for kind in KINDS}, **{kind: (kind, options) for kind, options in KINDS.items()})
 @stored
 def analysis(bench: Bench, variant: tuple[str, dict[str, Any]]) -> Iterator[tuple[str, object, float]]:
     """All numbers that it finds."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 import torch
-from adapter import NETWORKS, build
+from adapter import NETWORKS, build, part_of
 from bench import Bench, cases, stored
 
 SIZE = 16
@@ -29,7 +29,10 @@ ARCHS = (
 )
 
 
-@cases(NETWORKS, **{arch.replace("/", "_"): arch for arch in ARCHS})
+@cases(
+    {arch.replace("/", "_"): (*NETWORKS, part_of(arch)) for arch in ARCHS},
+    **{arch.replace("/", "_"): arch for arch in ARCHS},
+)
 @stored
 def network(bench: Bench, arch: str) -> Iterator[tuple[str, object, float]]:
     """Answers in both modes with weights from a formula, and the spread of the weights that it begins with."""

@@ -8,6 +8,7 @@ import numpy as np
 import reference as ref
 import torch
 import zarr
+from adapter import TRAINED
 from bench import CLASSES, EVALUATION, Bench, Check, cases, drawn_view
 
 SHS = {"order": "soft-hard-soft", "hard_epochs": 2, "epochs": 6}
@@ -45,7 +46,7 @@ def parts_of(changes: dict[str, Any]) -> tuple[str, ...]:
     """The parts of the package that a training uses: of an order as a mapping, the adaptive schedule."""
     schedule = "adaptive" if isinstance(changes["order"], dict) else "fixed"
     loss = () if changes["order"] == "hard" else (f"loss.{changes.get('loss', {'name': 'kl'})['name']}",)
-    return ("evaluate", "analysis", *loss, f"schedule.{schedule}")
+    return (*TRAINED, *loss, f"schedule.{schedule}")
 
 
 @cases({name: parts_of(changes) for name, changes in TRAININGS.items()}, **TRAININGS)

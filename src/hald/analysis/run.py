@@ -1,9 +1,13 @@
-"""Run one analysis: subject by subject, each kept as soon as it is done, then all in one file."""
+"""Run one analysis: subject by subject, each kept as soon as it is done, then all in one file.
+
+A kind is a folder of `kinds`; its `compute.measure(lab, number)` finds out about one subject. Where a setting of an
+analysis is left empty, its value is that of the released analysis code.
+"""
 
 import shutil
 import time
 
-from hald.analysis.all_kinds import KINDS
+from hald import registry
 from hald.analysis.spec import AnalysisSpec
 from hald.analysis.subjects import Lab
 from hald.code_digests import versions
@@ -19,6 +23,7 @@ def make(job: Job[AnalysisSpec]) -> None:
     """Find out about every subject; what an earlier attempt found is not computed again."""
     start, spec = time.monotonic(), job.spec
     lab = Lab(spec, job.made_from, setup(spec.threads))
+    kind = registry.compute("hald.analysis.kinds", spec.kind)
     progress = Progress(len(spec.subjects), f"{spec.kind} subjects")
     found = []
     with StopRequest() as stop:
@@ -26,7 +31,7 @@ def make(job: Job[AnalysisSpec]) -> None:
             part = job.partial / f"{number}.json"
             if not part.exists():
                 stop.check()
-                write_json(part, KINDS[spec.kind](lab, number))
+                write_json(part, kind.measure(lab, number))
             found.append({"place": subject.place} | read_json(part))
             progress.step()
     record = {"format": 1, "versions": versions("torch", "numpy"), "spec": to_dict(spec), "subjects": found}

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -20,6 +21,8 @@ from hald.networks.weights import load_weights
 from hald.numerics.accuracy import TestSet
 from hald.numerics.random_streams import Ints
 from hald.squeeze.teacher import load_teacher
+
+Found = dict[str, Any]  # what an analysis finds out about a subject, as plain JSON values
 
 
 class Lab:

@@ -1,5 +1,6 @@
 """`hald bless`: enter changed code into the ledger once golden cases have shown that it computes the same numbers."""
 
+import argparse
 import contextlib
 import functools
 import importlib
@@ -24,6 +25,29 @@ from hald.source_changes import Code, Lines, unseen_changes
 ROOT = SOURCE.parents[1]
 GOLDENS = ROOT / "tests/goldens"
 SHOWN = 12  # differences, and lines, of one stage that are printed
+
+
+def add_parser(commands: Any) -> None:
+    """Add `hald bless` to the command line."""
+    parser = commands.add_parser(
+        "bless",
+        help="let changed code keep the keys of its stage, after its golden cases have shown the same numbers",
+        description="In a git checkout: runs the golden cases of stages whose code has changed, and enters the code\n"
+        "into their ledger (src/hald/ledger). Refused are other numbers, and changed lines that no golden case runs.",
+        epilog="examples:\n"
+        "  hald bless relabel recover                 # recover: all methods that optimise\n"
+        "  hald bless --all                           # every stage whose code has changed\n"
+        "  hald bless --new-version relabel           # other numbers, on purpose: new keys for labels and below",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("stages", nargs="*", metavar="STAGE")
+    parser.add_argument("--all", action="store_true", help="all stages whose code has changed")
+    parser.add_argument("--new-version", nargs="+", default=[], metavar="STAGE", help="begin a new version of a stage")
+    parser.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    return bless(options.stages, options.all, options.new_version)
 
 
 @dataclass(frozen=True)
@@ -163,8 +187,8 @@ def _around(context: Any, case: str) -> Any:
     """Lines that a job runs count for its own parts of the package alone."""
 
     @contextlib.contextmanager
-    def around(parts: Sequence[str], _: Path) -> Iterator[None]:
-        context(f"{case}|{'+'.join(parts)}")
+    def around(job: Any, _: Path) -> Iterator[None]:
+        context(f"{case}|{'+'.join(job.parts)}")
         try:
             yield
         finally:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from hald.cli.options import add_config
 from hald.config.read import config_from
 from hald.errors import UserError
 from hald.files import read_json, size, tree_bytes
@@ -26,7 +27,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
     ls = actions.add_parser("ls", help="list the sets", description="list the sets")
-    ls.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake")
+    add_config(ls)
     ls.set_defaults(run=_ls)
     info = actions.add_parser("info", help="explain one set", description="explain one set")
     info.add_argument("set", type=Path)

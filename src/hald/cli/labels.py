@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hald.cli.options import add_config
 from hald.config.read import config_from, experiment_names
 from hald.errors import UserError
 from hald.files import size
@@ -77,9 +78,7 @@ def _action(
     actions: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, text: str, run: object
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text)
-    parser.add_argument(
-        "--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake"
-    )
+    add_config(parser)
     parser.set_defaults(run=run)
     return parser
 

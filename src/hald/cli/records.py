@@ -4,6 +4,7 @@ A line has its `kind`, the `places` where experiments show it, a student's `seed
 and the `record` as the pipeline wrote it. It is found by place and seed, whatever today's keys are.
 """
 
+import argparse
 import json
 import os
 import platform
@@ -14,7 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hald.config.read import load_config
+from hald.cli.options import add_config
+from hald.config.read import config_from, load_config
 from hald.errors import UserError
 from hald.files import read_json, write_json, write_text
 from hald.keys import canonical
@@ -25,6 +27,33 @@ from hald.plan.stages import STAGES
 
 Line = dict[str, Any]
 CELL = ("dataset", "images", "ipc", "slc", "student", "evaluation")  # what names a student in an experiment
+
+
+def add_parser(commands: Any) -> None:
+    """Add `hald records` to the command line."""
+    records = commands.add_parser(
+        "records",
+        help="write the records of the config's experiments into one file, or put them back from there",
+        description="Records of students, analyses and teachers, and hours of work, as JSON Lines:\n\n"
+        "  out    write what is finished into FILE, with the day and this machine: call it where it was made. What\n"
+        "         FILE has of other experiments stays\n"
+        "  in     put FILE's records back into the results, where they are missing, to go on in a fresh clone or on\n"
+        "         another machine. Only what today's settings and code would make again is taken",
+        epilog="examples:\n"
+        "  hald records out studies/cpu/records.jsonl --config 'experiments=[studies/cpu/experiments/base]'\n"
+        "  hald records in studies/cpu/records.jsonl --config 'experiments=[studies/cpu/experiments/base]'",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    records.add_argument("action", choices=["out", "in"])
+    records.add_argument("file", type=Path, metavar="FILE")
+    add_config(records)
+    records.set_defaults(run=_records)
+
+
+def _records(options: argparse.Namespace) -> int:
+    plans = plans_of(config_from(options.config))
+    print((records_out if options.action == "out" else records_in)(plans, options.file))
+    return 0
 
 
 class Asked(NamedTuple):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hald.cli.options import add_config
 from hald.files import read_json
 from hald.jobs.log import duration
 
@@ -35,7 +36,7 @@ def add_parser(commands: Any) -> None:
         "'experiments=[cifar100]'",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    ls.add_argument("--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake")
+    add_config(ls)
     ls.add_argument("--state", choices=["done", "begun", "missing"], help="only these")
     ls.add_argument("--means", action="store_true", help="one line per setting: mean and deviation over its seeds")
     ls.add_argument("--all", action="store_true", help="also trainings that the config does not ask for")

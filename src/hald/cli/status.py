@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Any
 
+from hald.cli.options import add_config
 from hald.config.read import config_from, experiment_file, experiment_names, read_yaml
 from hald.errors import UserError
 from hald.files import size
@@ -53,9 +54,7 @@ def add_parser(commands: Any) -> None:
         metavar="SECONDS",
         help=f"show it again every SECONDS (default: {INTERVAL:g}) until all is done, or Ctrl-C",
     )
-    parser.add_argument(
-        "--config", nargs="+", default=[], metavar="KEY=VALUE", help="change settings, as for snakemake"
-    )
+    add_config(parser)
     parser.set_defaults(run=_run)
 
 

@@ -83,6 +83,12 @@ class Edges(Graph):
         settings = self.workflow.dag_settings
         return bool(settings.forceall or settings.target_jobs) or self._is_below(job, self._forced_names())
 
+    def is_unsigned(self, job: JobId) -> bool:
+        """Whether a block is done without a receipt; not one that is forced: its job has to be among those that run."""
+        return super().is_unsigned(job) and not (
+            self.workflow.dag_settings.forceall or self._is_below(job, self._forced_names())
+        )
+
     def _forced_names(self) -> frozenset[str]:
         """Rules and files that shall be made again."""
         settings = self.workflow.dag_settings
@@ -103,7 +109,7 @@ class Edges(Graph):
 
     def _begin(self) -> None:
         """Once, before the first job is looked at: refuse what cannot be forced; sign what is whole, unless dry."""
-        if self._began or self.workflow.dag_settings.target_jobs:
+        if self._began or self.draws_only or self.workflow.dag_settings.target_jobs:
             return
         self._began = True
         settings = self.workflow.dag_settings

@@ -16,9 +16,14 @@ LEDGER = SOURCE / "ledger"
 Versions = list[dict[str, Any]]  # [{"version": 1, "digests": ["…"]}], oldest first
 
 
+def is_keyed(part: str) -> bool:
+    """Whether keys name a part. Tables and figures have fixed names instead, and are quickly made again."""
+    return part != "tables" and not part.startswith("figure.")
+
+
 def keyed_parts() -> list[str]:
-    """The parts that keys name. Tables and figures have fixed names instead, and are quickly made again."""
-    return [part for part in entry_modules() if part not in ("tables", "figures")]
+    """The parts that keys name."""
+    return [part for part in entry_modules() if is_keyed(part)]
 
 
 def ledger_file(part: str) -> Path:
@@ -45,4 +50,4 @@ def code_name(part: str, digest: str) -> str:
 
 def code_names(digests: Mapping[str, str]) -> dict[str, str]:
     """The names of the code of all parts that keys name."""
-    return {part: code_name(part, digests[part]) for part in digests if part not in ("tables", "figures")}
+    return {part: code_name(part, digests[part]) for part in digests if is_keyed(part)}

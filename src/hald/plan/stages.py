@@ -4,6 +4,7 @@ from hald.analysis.spec import AnalysisSpec
 from hald.datasets.spec import DatasetSpec
 from hald.evaluation.spec import RunSpec
 from hald.labels.spec import LabelsSpec
+from hald.networks.names import module_of
 from hald.plain import from_dict
 from hald.plan.arithmetic import views_behind
 from hald.plan.stage import AnyStage, Blocks, Need, Needs, Stage
@@ -78,10 +79,19 @@ def _for_analysis(spec: AnalysisSpec) -> Needs:
     }
 
 
-def _of_analysis(spec: AnalysisSpec) -> tuple[str, ...]:
-    """The parts behind an analysis. `updates` trains students as the runs in its options say."""
-    runs = spec.options["runs"] if spec.kind == "updates" else []
-    return ("analysis", *sorted({part for run in runs for part in from_dict(RunSpec, run).plugins}))
+def _network(arch: str) -> str:
+    """The part of the package that builds a network."""
+    return f"network.{module_of(arch).rpartition('.')[2]}"
+
+
+def _parts_of_run(spec: RunSpec) -> tuple[str, ...]:
+    return ("evaluate", _network(spec.arch), *spec.plugins)
+
+
+def _parts_of_analysis(spec: AnalysisSpec) -> tuple[str, ...]:
+    """With those of the students that it trains itself; others are known by the keys of their runs."""
+    runs = (from_dict(RunSpec, run) for run in spec.options.get("runs", ()))
+    return (f"analysis.{spec.kind}", *dict.fromkeys(part for run in runs for part in _parts_of_run(run)))
 
 
 def _for_table(spec: TableSpec | None) -> Needs:
@@ -135,7 +145,7 @@ STAGES: dict[str, AnyStage] = {
             lambda spec, unit, kept: ["teacher.json"],
             _for_teacher,
             lambda spec: "hald.squeeze.train:make",
-            parts=lambda spec: ("squeeze",),
+            parts=lambda spec: ("squeeze", _network(spec.arch)),
             checkpoint=lambda spec, unit: ("checkpoint.json", spec.recipe.epochs if spec.recipe else 1),
         ),
         Stage(
@@ -200,7 +210,7 @@ STAGES: dict[str, AnyStage] = {
             _record,
             _for_run,
             lambda spec: "hald.evaluation.train:make",
-            parts=lambda spec: ("evaluate", *spec.plugins),
+            parts=_parts_of_run,
             blocks=Blocks("seeds_per_job", 3),
             checkpoint=lambda spec, unit: (f"seed-{unit}/checkpoint.json", spec.epochs),
         ),
@@ -212,7 +222,7 @@ STAGES: dict[str, AnyStage] = {
             lambda spec, unit, kept: ["analysis.json"],
             _for_analysis,
             lambda spec: "hald.analysis.run:make",
-            parts=_of_analysis,
+            parts=_parts_of_analysis,
         ),
         Stage(
             "table",
@@ -234,7 +244,7 @@ STAGES: dict[str, AnyStage] = {
             lambda spec, unit, kept: [f".meaning/{spec.id}.json", *(f"{spec.id}.{suffix}" for suffix in DRAWN)],
             _for_figure,
             lambda spec: "hald.report.figure:make",
-            parts=lambda spec: ("figures",),
+            parts=lambda spec: (f"figure.{spec.kind}",),
             timed=False,
             fixed_name=True,
         ),

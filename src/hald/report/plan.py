@@ -11,10 +11,9 @@ from hald.analysis.spec import AnalysisSpec, Subject
 from hald.errors import UserError, suggest
 from hald.evaluation.spec import RunSpec
 from hald.plain import to_dict
-from hald.report.figure_spec import FigureSpec
 from hald.report.grids import PLACE, Place, places
 from hald.report.settings import Figure, Table
-from hald.report.spec import Cell, TableSpec
+from hald.report.spec import Cell, FigureSpec, TableSpec
 
 if TYPE_CHECKING:
     from hald.plan.planning import Builder

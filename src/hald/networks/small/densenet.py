@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from hald.networks.small.layers import Pooled
+from hald.networks.layers import Pooled
 
 NAMES = ("densenet121", "densenet161", "densenet169", "densenet201")
 

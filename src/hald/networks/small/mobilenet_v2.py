@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from hald.networks.small.layers import Pooled, conv
+from hald.networks.layers import Pooled, conv
 
 NAMES = ("mobilenet_v2",)
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from hald.networks.small.layers import Pooled, conv
+from hald.networks.layers import Pooled, conv
 
 NAMES = ("shufflenet_v2_x0_5",)
 

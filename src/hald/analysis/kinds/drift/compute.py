@@ -1,12 +1,16 @@
 """The paper's first figure from data: crops of one image, and what the teacher said about each of them."""
 
-from dataclasses import dataclass
+import base64
+import io
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 
 from hald.analysis.labels_by_image import image_labels, own_shares, positions, stored_logits, stored_traces
+from hald.analysis.subjects import Found, Lab
 from hald.errors import UserError
 from hald.labels.store import LabelStore
 from hald.numerics.random_streams import Ints
@@ -42,6 +46,21 @@ class Example:
     image: int
     name: str
     crops: list[Crop]
+
+
+def measure(lab: Lab, number: int) -> Found:
+    """Images whose labels drift most over their crops: the crops, and the teacher's first classes for each."""
+    subject, options = lab.spec.subjects[number], lab.spec.options
+    store, crops = lab.store(subject), options["crops"] or 4
+    views = subject.place["slc"] // subject.place["ipc"]
+    images = most_drifting(store, views, options["samples"] or 4)
+    shown = drift_examples(store, views, images, min(crops, views))
+    pictures = store.images()
+    return {
+        "examples": [asdict(example) for example in shown],
+        "images": [as_text(as_picture(pictures[example.image])) for example in shown],
+        "crops": [[as_text(picture) for picture in row] for row in crop_pictures(store, shown)],
+    }
 
 
 def most_drifting(store: LabelStore, views: int, count: int, temperature: float = 1.0) -> Ints:
@@ -107,3 +126,10 @@ def crop_pictures(store: LabelStore, examples: list[Example]) -> list[list[NDArr
 def as_picture(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """(3, H, W) -> (H, W, 3)."""
     return np.ascontiguousarray(image.transpose(1, 2, 0))
+
+
+def as_text(picture: NDArray[np.uint8]) -> str:
+    """A picture (H, W, 3) as base64 of a PNG, so that a result is one JSON file."""
+    stream = io.BytesIO()
+    Image.fromarray(picture).save(stream, "png")
+    return base64.b64encode(stream.getvalue()).decode()

@@ -4,7 +4,7 @@ The paper prints scores without saying of which layer, images or space; we repor
 """
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from sklearn.metrics import silhouette_score
 from torch import Tensor, nn
 
 from hald.analysis.frozen_network import FORWARD, Pixels, Probe, chunks, pick
+from hald.analysis.subjects import Found, Lab
 from hald.errors import UserError
 from hald.numerics.random_streams import Floats, Ints
 
@@ -28,6 +29,16 @@ class Embedding:
     labels: list[int]
     silhouette_features: float
     silhouette_plane: float
+
+
+def measure(lab: Lab, number: int) -> Found:
+    """How well classes separate in a student's last features of the test pictures."""
+    options = lab.spec.options
+    images, labels = lab.test
+    classes = np.arange(min(options["samples"] or 10, len(lab.dataset.classes)))
+    student = lab.student(lab.spec.subjects[number])
+    found = embedding(student, images, labels, classes, options["seed"], options["plane"])
+    return asdict(found) | {"classes": lab.dataset.classes}
 
 
 def embedding(probe: Probe, images: Pixels, labels: Ints, classes: Ints, seed: int, how: str) -> Embedding:

@@ -5,13 +5,15 @@ released script had three in train mode, which moved the BN statistics three tim
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from hald.analysis.frozen_network import Probe
+from hald.analysis.subjects import Found, Lab
+from hald.errors import UserError
 from hald.evaluation.batches import Batch
 from hald.evaluation.cross_entropy import CrossEntropy
 from hald.evaluation.divergence import tempered
@@ -19,8 +21,11 @@ from hald.evaluation.hard_batches import HardBatches
 from hald.evaluation.phases import learning_rate
 from hald.evaluation.spec import RunSpec
 from hald.networks.batch_statistics import batch_statistics
+from hald.networks.build import build_model
+from hald.networks.memory_layout import laid_out
 from hald.numerics.checkpoint import seed_epoch
 from hald.numerics.views import normalize
+from hald.plain import from_dict
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,29 @@ class Similarity:
     cosine: list[float]
     steps_per_epoch: int
     mean: float
+
+
+def measure(lab: Lab, number: int) -> Found:
+    """Cosine of soft and hard gradients along a training, and how many labels the soft ones then count as."""
+    subject, options = lab.spec.subjects[number], lab.spec.options
+    spec = released_spec(from_dict(RunSpec, options["runs"][number]), options["epochs"])
+    torch.manual_seed(options["seed"])
+    student = laid_out(build_model(spec.arch, spec.classes, spec.size), lab.device)
+    images, labels = lab.images(subject)
+    target = torch.from_numpy(labels).to(lab.device)
+    found = gradient_similarity(spec, student, lab.teacher(subject), images, target, options["seed"])
+    per_image = subject.place["slc"] / subject.place["ipc"]
+    return asdict(found) | {
+        "labels_per_image": per_image,
+        "effective_labels_per_image": effective_sample_size(per_image, found.mean),
+    }
+
+
+def effective_sample_size(s: float, rho: float) -> float:
+    """Corollary: s labels count as s / (1 - rho^2) where soft and hard gradients have mean cosine `rho`."""
+    if not -1 < rho < 1:
+        raise UserError(f"the mean cosine of gradients must lie between -1 and 1, found {rho}")
+    return s / (1 - rho**2)
 
 
 def released_spec(spec: RunSpec, epochs: int = 100) -> RunSpec:

@@ -5,7 +5,7 @@ Both are scaled to unit length filter by filter, as released, and then as a whol
 normalised, which the released script forgot.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from hald.analysis.frozen_network import Pixels, Probe, chunks, pick
+from hald.analysis.subjects import Found, Lab
 from hald.errors import UserError
 from hald.numerics.random_streams import Floats, Ints, generator
 from hald.numerics.views import normalize
@@ -45,6 +46,19 @@ class Landscape:
     centre: float
     sharpness: float
     radius: float
+
+
+def measure(lab: Lab, number: int) -> Found:
+    """Loss around a student on its distilled images and on the test pictures; the other subject gives a direction."""
+    subject, options = lab.spec.subjects[number], lab.spec.options
+    other = lab.spec.subjects[number + 1 if number % 2 == 0 else number - 1]
+    probe = lab.student(subject)
+    plane = make_plane(probe.model, lab.student(other).model, options["seed"])
+    resolution = options["resolution"]
+    return {
+        "train": asdict(landscape(probe, plane, *lab.images(subject), resolution)),
+        "test": asdict(landscape(probe, plane, *lab.test, resolution)),
+    }
 
 
 def make_plane(model: nn.Module, reference: nn.Module, seed: int, reach: float = 0.1) -> Plane:

@@ -5,16 +5,17 @@ R = Tr(strong) / (Tr(weak) + eps). The paper's weak view is always the same, so 
 effect Tr(strong) / eps; `VARIED` has a weak view that varies.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from hald.analysis.frozen_network import FORWARD, Pixels, Probe, chunks, source_size
 from hald.analysis.random_crops import CropRule, draw_crops
+from hald.analysis.subjects import Found, Lab
+from hald.analysis.variance import total_variance
 from hald.errors import UserError
-from hald.numerics.random_streams import Floats, Ints
+from hald.numerics.random_streams import Floats, Ints, generator
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 STRONG = CropRule(scale=(0.3, 1.0), flip=0.5, jitter=(0.4, 0.4, 0.4, 0.1))
@@ -61,6 +62,23 @@ class Drift:
     without_ratio: int  # images with R = 0
 
 
+def measure(lab: Lab, number: int) -> Found:
+    """Drift of a teacher on distilled images, with the paper's fixed weak view and with one that varies."""
+    subject, options = lab.spec.subjects[number], lab.spec.options
+    probe, (images, _) = lab.teacher(subject), lab.images(subject)
+    wanted = min(options["samples"] or 1000, len(images))
+    rows = np.sort(generator("lvsd-images", options["seed"]).permutation(len(images))[:wanted])
+    draws = options["crops"] or 8
+    definitions = (
+        paper_definition(options["central"], draws, options["flip"]),
+        varied_definition(draws, options["flip"]),
+    )
+    found = [asdict(lvsd(probe, images, rows, definition, options["seed"])) for definition in definitions]
+    for drift in found:
+        drift["percent_above_one"] = 100 * drift["share_above_one"]
+    return {drift["definition"]: drift for drift in found}
+
+
 def lvsd(probe: Probe, images: Pixels, rows: Ints, definition: Definition, seed: int) -> Drift:
     """Drift of the images `rows` under one definition."""
     if definition.draws < 2:
@@ -78,11 +96,6 @@ def traces(probe: Probe, images: Pixels, rows: Ints, rule: CropRule, draws: int,
         logits = [probe.crop_logits(images, part, crops.take(part)) for crops in drawn]
         parts.append(total_variance(torch.stack(logits).softmax(dim=2)).cpu())
     return torch.cat(parts).numpy()
-
-
-def total_variance(p: Tensor) -> Tensor:
-    """Trace of the unbiased covariance over the first dimension: (K, n, C) -> (n,)."""
-    return p.var(dim=0, correction=1).sum(dim=1)
 
 
 def summary(weak: Floats, strong: Floats, definition: Definition) -> Drift:

@@ -4,13 +4,15 @@ Views are drawn independently, so means over disjoint blocks of s successive vie
 is measured comes from these blocks, what is expected from the single views; with dependent views the two would differ.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from hald.analysis.kinds.lvsd.compute import total_variance
+from hald.analysis.labels_by_image import image_labels, image_logits, view_losses
+from hald.analysis.subjects import Found, Lab
+from hald.analysis.variance import total_variance
 from hald.errors import UserError
 from hald.numerics.random_streams import Floats, Ints
 
@@ -53,6 +55,26 @@ class DeviationPoint:
     s: int
     measured: float
     bound: float
+
+
+def measure(lab: Lab, number: int) -> Found:
+    """The laws on a store's labels; the deviation law with a student's losses."""
+    subject = lab.spec.subjects[number]
+    store, place = lab.store(subject), subject.place
+    views = place["slc"] // place["ipc"]
+    if views < 2:
+        raise UserError(
+            f"the laws compare labels of one image: SLC {place['slc']} at IPC {place['ipc']} gives {views} for each, "
+            f"ask for slc: {2 * place['ipc']} or more"
+        )
+    labels = image_labels(store)
+    p = image_logits(store, views, np.arange(store.header.count), lab.device).double().softmax(dim=2)
+    return {
+        "views": views,
+        "variance": [asdict(point) for point in variance_law(p)],
+        "inversion": asdict(inversion(p, labels)),
+        "deviation": [asdict(point) for point in deviation_law(view_losses(lab.student(subject), store, views))],
+    }
 
 
 def block_sizes(views: int) -> list[int]:
@@ -133,10 +155,3 @@ def deviation_law(losses: Floats) -> list[DeviationPoint]:
         measured = block_means(torch.from_numpy(centred), s).abs().mean()
         points.append(DeviationPoint(s, float(measured), float(deviation_bound(sigma, kappa, s).mean())))
     return points
-
-
-def effective_sample_size(s: float, rho: float) -> float:
-    """Corollary: s labels count as s / (1 - rho^2) where soft and hard gradients have mean cosine `rho`."""
-    if not -1 < rho < 1:
-        raise UserError(f"the mean cosine of gradients must lie between -1 and 1, found {rho}")
-    return s / (1 - rho**2)

@@ -7,15 +7,18 @@ hard ones to the size that smoothed labels ask for.
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from hald.analysis.subjects import Found, Lab
 from hald.evaluation.schedule import schedule_of
+from hald.evaluation.spec import RunSpec
 from hald.evaluation.student import Student, make_student
-from hald.evaluation.train import Course, Material, train_epoch
+from hald.evaluation.train import Course, Material, load_material, train_epoch
+from hald.plain import from_dict
 
 FIRST = 20  # steps after a boundary that are looked at by themselves
 
@@ -35,6 +38,14 @@ class Updates:
     by_stage: dict[str, dict[str, float]]
     logits_by_stage: dict[str, dict[str, float]]
     top1: float  # of the student at the end, in percent
+
+
+def measure(lab: Lab, number: int) -> Found:
+    """Size of every optimiser step of a staged training, and of the logits."""
+    subject, options = lab.spec.subjects[number], lab.spec.options
+    spec = from_dict(RunSpec, options["runs"][number])
+    material = load_material(spec, lab.folders[lab.spec.dataset], lab.folders[subject.labels], lab.device)
+    return asdict(update_sizes(material, options["seed"]))
 
 
 def update_sizes(material: Material, seed: int) -> Updates:

@@ -1,5 +1,7 @@
 """The paper's first figure from data: an image, some of its stored crops, and what the teacher said about each."""
 
+import base64
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,13 +10,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
+from PIL import Image
 
 from hald.errors import UserError
+from hald.report.figure import Material
 from hald.report.style import BLUE, FAINT, GREEN, INK, PALETTE, PURPLE, VERMILION, styled
 
 Picture = NDArray[np.uint8]  # (H, W, 3)
 FRAMES = (BLUE, VERMILION, PURPLE, GREEN, *PALETTE[4:])
 RIGHT, WRONG = "#8fc4e8", "#d5dbe1"  # light enough for the text on them
+
+
+def draw(material: Material) -> Figure:
+    """The examples of all subjects, one below the other."""
+    examples: list[Any] = []
+    images: list[Picture] = []
+    crops: list[list[Picture]] = []
+    for _, found in material.subjects():
+        examples += found["examples"]
+        images += [as_pixels(text) for text in found["images"]]
+        crops += [[as_pixels(text) for text in row] for row in found["crops"]]
+    return drift_examples(examples, images, crops)
+
+
+def as_pixels(text: str) -> Picture:
+    """(H, W, 3) uint8 of a picture in a result file."""
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(text))).convert("RGB"))
 
 
 @styled
