@@ -228,6 +228,11 @@ SITUATIONS: dict[str, tuple[Change, tuple[str, ...], dict[str, int]]] = {
         {"relabel": 1} | ONE_RUN,
     ),
     "receipts and teacher gone": (remove("*/*/*/done", "teachers"), (), {}),
+    "receipts and teacher gone, more seeds": (
+        all_of(remove("*/*/*/done", "teachers"), MORE_SEEDS),
+        (),
+        {"evaluate": 2, "table": 1, "all": 1},
+    ),
     "receipts gone, -R evaluate": (remove("*/*/*/done"), ("-R", "evaluate"), BELOW_LABELS),
     # killed
     "marked incomplete, teacher gone": (

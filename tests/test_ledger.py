@@ -247,6 +247,18 @@ def test_an_added_plug_in_changes_no_key(folder: str, tmp_path: Path, monkeypatc
     assert changed_keys(before, after) == set()
 
 
+def test_an_edited_network_changes_the_keys_of_what_has_it_and_of_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, sources = planned(tmp_path), read_sources()
+    for module, everything in (("hald.networks.small.densenet", False), ("hald.networks.small.resnet", True)):
+        edited = sources | {module: f"{sources[module]}\nADDED = 1\n"}
+        monkeypatch.setattr("hald.pipeline.code_digests", lambda edited=edited: code_digests(edited))
+        after = planned(tmp_path)
+        assert {before.slugs[key] for key in before.teachers} <= changed_keys(before, after) or not everything
+        assert changed_keys(before, after) == (below(before, frozenset({"squeeze"})) if everything else set())
+
+
 # ---- hald bless ------------------------------------------------------------------------------------------------------
 
 FOLDERS = "src/hald/datasets/sources/imagefolder.py"

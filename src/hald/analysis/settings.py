@@ -1,28 +1,22 @@
 """An analysis as the config describes it."""
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from hald.registry import names
 from hald.settings import Count, Distinct, Section
+
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = Literal[tuple(names("hald.analysis.kinds"))]
 
 
 class Analysis(Section):
     """One analysis: what is looked at (all combinations of its lists), and how much of it."""
 
-    kind: Literal[
-        "lvsd",
-        "crop_consistency",
-        "reference_consistency",
-        "teacher_consistency",
-        "gradients",
-        "updates",
-        "landscape",
-        "embedding",
-        "theory",
-        "drift",
-        "storage",
-    ] = Field(description="What is measured (docs/analyses.md)")
+    kind: Kind = Field(description="What is measured (docs/analyses.md)")
     images: tuple[str, ...] = Field(min_length=1, description="Image sets, by name")
     ipc: Distinct[Count] = Field(min_length=1, description="Images per class")
     slc: int | None = Field(

@@ -1,5 +1,6 @@
 """What pydantic refuses, in our words: the place as YAML has it, what was found, what is expected, what to type."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from hald.evaluation.settings import FORMER
 Schema = Mapping[str, Any]
 
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+KEYS = (*UNKNOWN, "missing")  # errors about a key, which ends their path
 LIMITS = {
     "greater_than_equal": ("ge", "less than the minimum of"),
     "greater_than": ("gt", "less than or equal to the minimum of"),
@@ -80,24 +82,33 @@ def _below(node: Schema, part: str | int) -> Schema | None:
 
 def explain(errors: Sequence[ErrorDetails], content: Any, schema: Schema) -> list[str]:
     """One message for each place, and for each key that is unknown or missing there."""
-    said: dict[tuple[str, str], dict[str, None]] = {}
-    meanings: dict[tuple[str, str], str] = {}
-    for error in errors:
-        key = error["type"] in (*UNKNOWN, "missing")
-        spot = spot_of(error["loc"][:-1] if key else error["loc"], content, schema)
-        place = f"{spot.place}.{error['ctx']['discriminator'][1:-1]}" if _is_wrong_method(error) else spot.place
-        if message := _message(error, spot):
-            about = (place, message if key else "")
+    said: dict[tuple[str, str, str], dict[str, None]] = {}
+    spots = [_spot(error, content, schema) for error in errors]
+    for error, spot in zip(errors, spots, strict=True):
+        message = _message(error, spot)
+        is_key = error["type"] in KEYS
+        if message and (is_key or not any(_is_inside(other, spot) for other in spots)):
+            about = (_place(error, spot), "" if is_key else spot.meaning, message if is_key else "")
             said.setdefault(about, {})[message] = None
-            meanings[about] = "" if key else spot.meaning
     return [
-        f"{about[0]}: {'; '.join(messages)}" + (f" ({meanings[about]})" if meanings[about] else "")
-        for about, messages in said.items()
+        f"{place}: {'; '.join(messages)}" + (f" ({meaning})" if meaning else "")
+        for (place, meaning, _), messages in said.items()
     ]
 
 
-def _is_wrong_method(error: ErrorDetails) -> bool:
-    return error["type"] == "union_tag_invalid" and error["ctx"]["discriminator"] != "'name'"
+def _spot(error: ErrorDetails, content: Any, schema: Schema) -> Spot:
+    return spot_of(error["loc"][:-1] if error["type"] in KEYS else error["loc"], content, schema)
+
+
+def _is_inside(spot: Spot, other: Spot) -> bool:
+    """Of a value that may be of two types, what is wrong inside says more than that it is not of the other one."""
+    return len(spot.path) > len(other.path) and spot.path[: len(other.path)] == other.path
+
+
+def _place(error: ErrorDetails, spot: Spot) -> str:
+    """In words; of a wrong choice between kinds the key that chooses, unless it may be written as a bare name."""
+    chooses = error["ctx"]["discriminator"][1:-1] if error["type"] == "union_tag_invalid" else "name"
+    return spot.place if chooses == "name" else f"{spot.place}.{chooses}"
 
 
 def _message(error: ErrorDetails, spot: Spot) -> str:
@@ -122,7 +133,8 @@ def _message(error: ErrorDetails, spot: Spot) -> str:
 
 def _other(kind: str, found: Any, context: Mapping[str, Any], words: str) -> str:
     if kind == "literal_error":
-        return f"{found!r} is not one of {context['expected']}"
+        known = re.findall("'(.*?)'", context["expected"])
+        return f"{found!r} is not one of {context['expected']}{_closest(str(found), known)}"
     if kind.endswith("_type"):
         return f"{found!r} is not of type '{TYPES.get(kind.removesuffix('_type'), 'object')}'"
     if kind == "too_short":  # also said of lists with wrong items
@@ -137,7 +149,7 @@ def _unknown(name: str, value: Any, spot: Spot) -> str:
         return f"unknown key '{name}': write `{FORMER[name]}` (found {value!r})"
     if not spot.choice:
         return f"unknown key '{name}'. {suggest(name, spot.known)}"
-    keys = [key for key in spot.known if key not in ("name", "method")]
+    keys = [key for key in spot.known if key not in ("name", "method", "source")]
     return f"unknown key '{name}' of {spot.choice} (it takes {', '.join(keys) or 'none'}){_closest(name, keys)}"
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Union
 from pydantic import Field
 
 from hald.analysis.settings import Analysis
-from hald.datasets.settings import Dataset
+from hald.datasets.settings import AnyDataset
 from hald.evaluation.settings import Evaluation, Student
 from hald.labels.settings import Labels
 from hald.registry import plugins
@@ -84,7 +84,7 @@ class Config(Section):
         ),
     )
     jobs: Jobs = Field(default=Jobs(), description="How work is cut into jobs")
-    datasets: dict[str, Dataset] = Field(
+    datasets: dict[str, AnyDataset] = Field(
         default={}, description="Your datasets, and changes to those of config/datasets.yaml (merged key by key)"
     )
     override: dict[str, dict[str, object]] = Field(

@@ -1,6 +1,6 @@
 """A dataset as the config describes it."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -20,14 +20,9 @@ class Augment(Section):
 
 
 class Dataset(Section):
-    """One dataset as the config describes it."""
+    """What a dataset of every source has."""
 
-    source: Literal["sklearn_digits", "torchvision", "imagefolder", "tiny_imagenet", "parquet"] = Field(
-        description=(
-            "Reader: scikit-learn's digits, torchvision's CIFAR classes, one folder per class, Tiny-ImageNet's "
-            "official layout, or parquet files in the Hugging Face image layout"
-        )
-    )
+    source: str
     size: int = Field(ge=1, description="Side of the square network input, in pixels")
     classes: int = Field(ge=2, description="Number of classes; checked against what is found")
     mean: tuple[float, float, float] = Field(description="Channel means of the inputs its models are trained with")
@@ -36,8 +31,6 @@ class Dataset(Section):
         default=None,
         description="Folder of the raw data; `$HALD_DATA` and other variables are expanded. Not part of any key",
     )
-    variant: str | None = Field(default=None, description="Which torchvision dataset class to read (CIFAR10, CIFAR100)")
-    download: bool = Field(default=False, description="Let torchvision download the data when it is missing")
     train: str = Field(default="train", description="Name of the training split (folder or parquet file stem)")
     test: str = Field(default="test", description="Name of the test split")
     subset: tuple[str, ...] | Count | None = Field(
@@ -68,3 +61,25 @@ class Dataset(Section):
         le=100,
         description="Lowest top-1 accuracy (percent) of a teacher that the pipeline goes on with",
     )
+
+
+class LocalDataset(Dataset):
+    """A dataset that is there."""
+
+    source: Literal["sklearn_digits", "imagefolder", "tiny_imagenet", "parquet"] = Field(
+        description=(
+            "Reader: scikit-learn's digits, one folder per class, Tiny-ImageNet's official layout, or parquet files in "
+            "the Hugging Face image layout"
+        )
+    )
+
+
+class TorchvisionDataset(Dataset):
+    """A dataset of torchvision."""
+
+    source: Literal["torchvision"] = Field(description="Reader: torchvision's CIFAR classes")
+    variant: str = Field(description="Which torchvision dataset class to read (CIFAR10, CIFAR100)")
+    download: bool = Field(default=False, description="Let torchvision download the data when it is missing")
+
+
+AnyDataset = Annotated[LocalDataset | TorchvisionDataset, Field(discriminator="source")]

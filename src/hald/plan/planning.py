@@ -10,7 +10,7 @@ from hald.config.paper import PaperTables
 from hald.config.published import Published
 from hald.config.read import expand
 from hald.config.settings import Config, Experiment
-from hald.datasets.settings import Dataset
+from hald.datasets.settings import Dataset, TorchvisionDataset
 from hald.datasets.spec import DatasetSpec
 from hald.errors import UserError, suggest
 from hald.evaluation.protocol import Where, protocol, uses_labels
@@ -247,10 +247,11 @@ class Builder:
             raise UserError(f"dataset '{name}': source {settings.source} has images of one size; leave `resize` empty")
         if settings.resize is not None and settings.resize < settings.size:
             raise UserError(f"dataset '{name}': resize ({settings.resize}) is smaller than size ({settings.size})")
+        fetched = settings if isinstance(settings, TorchvisionDataset) else None
         spec = DatasetSpec(
             name=name,
             source=settings.source,
-            variant=settings.variant,
+            variant=fetched.variant if fetched else None,
             train=settings.train,
             test=settings.test,
             subset=settings.subset,
@@ -258,7 +259,7 @@ class Builder:
             size=settings.size,
             resize=settings.resize,
             root=settings.root and expand(settings.root),
-            download=settings.download,
+            download=fetched.download if fetched else False,
             per_class=0,
         )
         return self.add("dataset", spec, name)
