@@ -26,7 +26,7 @@ from hald.datasets.decode import decode
 from hald.datasets.sources import parquet
 from hald.datasets.spec import DatasetSpec
 from hald.files import array_digest, tree_bytes, write_json, write_text
-from hald.labels.codecs import CODECS
+from hald.labels.codec import codec_names, codec_of
 from hald.labels.layout import FORMAT, Header, create_store
 from hald.labels.relabel import library_versions
 from hald.labels.store import GEOMETRY, LabelStore
@@ -177,7 +177,7 @@ def our_load(folder: Path, views: int) -> dict[str, NDArray[np.generic]]:
 
 def our_pool(folder: Path, codec: str, views: int) -> dict[str, torch.Tensor]:
     parts = our_load(folder, views)
-    return {name: torch.from_numpy(parts[name]).flatten(0, 1) for name in CODECS[codec].dtypes}
+    return {name: torch.from_numpy(parts[name]).flatten(0, 1) for name in codec_of(codec).dtypes}
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -190,12 +190,12 @@ def compare(title: str, logits: Logits, views: int, size: int, folder: Path) -> 
     """Bytes, seconds and error of every codec and of the peers' format; all take turns, medians are kept."""
     images, classes = len(logits) // views, logits.shape[1]
     drawn = [draw_view(settings(images, size), view) for view in range(views)]
-    times: dict[str, dict[str, list[float]]] = {name: {"write": [], "load": []} for name in ("peers", *CODECS)}
+    times: dict[str, dict[str, list[float]]] = {name: {"write": [], "load": []} for name in ("peers", *codec_names())}
     for turn in range(ROUNDS):
         peers = folder / f"{title}-peers-{turn}"
         times["peers"]["write"].append(timed(lambda p=peers: peer_write(p, logits, drawn, size)))
         times["peers"]["load"].append(timed(lambda p=peers: peer_load(p, views)))
-        for codec in CODECS:
+        for codec in codec_names():
             path = folder / f"{title}-{codec}-{turn}.zarr"
             store = our_store(path, codec, classes, images, size)
             times[codec]["write"].append(timed(lambda s=store: our_write(s, logits, drawn)))
@@ -209,10 +209,10 @@ def compare(title: str, logits: Logits, views: int, size: int, folder: Path) -> 
         "kl": mean_kl(logits, torch.log(half)),
         "batch_us": peer_batch(first, views),
     }
-    for codec in CODECS:
+    for codec in codec_names():
         path = folder / f"{title}-{codec}-0.zarr"
         pool = our_pool(path, codec, views)
-        log_q = torch.log_softmax(CODECS[codec].decode(pool, classes).double() / T, dim=1)
+        log_q = torch.log_softmax(codec_of(codec).decode(pool, classes).double() / T, dim=1)
         rows[codec]["bytes"] = tree_bytes(path) - tree_bytes(path / "images")
         rows[codec]["kl"] = mean_kl(logits, log_q) if codec != "topk" else float("nan")  # dropped classes: no KL
         rows[codec]["batch_us"] = our_batch(pool, codec, classes)
@@ -225,7 +225,7 @@ def our_batch(pool: dict[str, torch.Tensor], codec: str, classes: int) -> float:
 
     def work() -> None:
         for i in starts:
-            torch.softmax(CODECS[codec].decode({n: a[i : i + BATCH] for n, a in pool.items()}, classes) / T, dim=1)
+            torch.softmax(codec_of(codec).decode({n: a[i : i + BATCH] for n, a in pool.items()}, classes) / T, dim=1)
 
     return timed(work) / len(starts) * 1e6
 

@@ -37,10 +37,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 from torchvision.datasets import ImageFolder
 
+from hald.evaluation.cross_entropy import CrossEntropy
 from hald.evaluation.hard_batches import HardBatches
-from hald.evaluation.losses import KL, CrossEntropy
+from hald.evaluation.losses.kl import KL
 from hald.evaluation.soft_pool import SoftPool
-from hald.evaluation.spec import LossSpec, RunSpec, Stage
+from hald.evaluation.spec import LossSpec, Phase, RunSpec
 from hald.evaluation.student import Student, make_student
 from hald.files import write_json, write_text
 from hald.labels.layout import FORMAT, Header, create_store
@@ -92,7 +93,7 @@ def spec(arch: str) -> RunSpec:
         scale=SCALE,
         ratio=RATIO,
         flip=0.5,
-        stages=(Stage("soft", EPOCHS),),
+        stages=(Phase("soft", EPOCHS),),
         epochs=EPOCHS,
         adaptive=None,
         lr=0.001,
@@ -375,7 +376,7 @@ def check_same(arch: str, data: Data) -> None:
 
 def _first(pool: SoftPool) -> tuple[Tensor, slice]:
     """Stored batch 0, rendered."""
-    from hald.evaluation.batches import rendered
+    from hald.evaluation.rendering import rendered
 
     x, rows = next(rendered(pool.images, pool.view, [(0, pool.rows(0))], pool.spec))
     return x, slice(rows.start, rows.stop)

@@ -396,9 +396,9 @@ def labels_spec(**changes: object) -> "LabelsSpec":  # noqa: F821
 
 
 def run_spec(**changes: object) -> "RunSpec":  # noqa: F821
-    from hald.evaluation.spec import LossSpec, RunSpec, Stage
+    from hald.evaluation.spec import LossSpec, Phase, RunSpec
 
-    stages = changes.get("stages", (Stage("soft", 2), Stage("hard", 2), Stage("soft", 2)))
+    stages = changes.get("stages", (Phase("soft", 2), Phase("hard", 2), Phase("soft", 2)))
     values = {
         "dataset": "0" * 10,
         "labels": "3" * 10,

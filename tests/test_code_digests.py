@@ -5,7 +5,7 @@ import functools
 
 import pytest
 
-from hald.code_digests import closure, code_digests, entry_modules, is_numberless, read_sources
+from hald.code_digests import FIXED, PLUGINS, closure, code_digests, entry_modules, is_numberless, read_sources
 
 ALL = frozenset(entry_modules())
 BUILDERS = frozenset(part for part in ALL if part.startswith("network."))
@@ -20,6 +20,9 @@ NETWORK = SYNTHESIS | TRAINING | {"squeeze", "relabel"}
 LABELS = TRAINING | {"relabel"}
 FIGURES = frozenset(part for part in ALL if part.startswith("figure."))
 SHOWN = FIGURES | {"tables"}
+CODECS, LOSSES, SCHEDULES = (
+    frozenset(part for part in ALL if part.startswith(kind)) for kind in ("codec.", "loss.", "schedule.")
+)
 
 
 def changed_stages(sources: dict[str, str], before: dict[str, str] | None = None) -> set[str]:
@@ -53,13 +56,21 @@ REACH = {
     "hald.analysis.subjects": ANALYSIS,
     "hald.datasets.decode": DATASETS | SYNTHESIS | TRAINING | {"squeeze"},
     "hald.datasets.sources.parquet": {"dataset.parquet"},
-    "hald.evaluation.losses": TRAINING,
-    "hald.labels.codecs": LABELS,
+    "hald.evaluation.batches": TRAINING | LOSSES | SCHEDULES,
+    "hald.evaluation.class_labels": {"loss.joint", "loss.gift"},
+    "hald.evaluation.divergence": {"analysis.gradients", "loss.kl", "loss.joint", "loss.lpqld"},
+    "hald.evaluation.losses.joint": {"loss.joint"},
+    "hald.evaluation.losses.lpqld": {"loss.lpqld"},
+    "hald.evaluation.schedules.adaptive": {"schedule.adaptive"},
+    "hald.evaluation.schedules.fixed": {"schedule.fixed"},
+    "hald.labels.affine": {"codec.u8", "codec.u4", "codec.u2"},
+    "hald.labels.codec": LABELS | CODECS,
+    "hald.labels.codecs.u8": {"codec.u8"},
     "hald.labels.relabel": {"relabel"},
     "hald.labels.spec": {"relabel"},
     "hald.networks.build": NETWORK,
     "hald.networks.small.resnet": {"network.resnet"},
-    "hald.numerics.random_streams": ALL - SHOWN - BUILDERS,
+    "hald.numerics.random_streams": ALL - SHOWN - BUILDERS - CODECS - LOSSES - SCHEDULES,
     "hald.numerics.views": NETWORK,
     "hald.report.accuracy_over": {f"figure.accuracy_over_{x}" for x in ("slc", "bytes", "steps")},
     "hald.report.figure": FIGURES,
@@ -103,14 +114,21 @@ def test_words_and_layout_do_not_count() -> None:
 
 def test_a_changed_number_counts() -> None:
     sources = read_sources()
-    sources["hald.labels.codecs"] = sources["hald.labels.codecs"].replace('"u8": 208', '"u8": 207')
-    assert changed_stages(sources) == LABELS
+    sources["hald.labels.codecs.u8"] = sources["hald.labels.codecs.u8"].replace("steps=208", "steps=207")
+    assert changed_stages(sources) == {"codec.u8"}
 
 
 def test_imports_inside_functions_count() -> None:
     sources = read_sources()
     sources["hald.report.render"] += "\ndef late():\n    from hald.numerics import views\n    return views\n"
     assert "hald.numerics.views" in closure(("hald.report.render",), sources)
+
+
+@pytest.mark.parametrize("folder", [folder for folder, _ in PLUGINS.values()])
+def test_nobody_imports_a_plug_in_by_name_but_its_own_folder(folder: str) -> None:
+    """Otherwise it would be behind the keys of those that do not use it."""
+    for entries in FIXED.values():
+        assert not [name for name in closure(entries, imports()) if name.startswith(f"{folder}.")]
 
 
 def test_a_kind_of_analysis_that_is_added_changes_no_other() -> None:

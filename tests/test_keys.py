@@ -7,14 +7,14 @@ from typing import ClassVar
 import pytest
 
 from hald.errors import UserError
-from hald.evaluation.spec import Stage
+from hald.evaluation.spec import Phase
 from hald.keys import canonical, identity, key_of
 from hald.same_origin import require_same_classes
 
 
 def test_keys_depend_on_stage_parameters_and_code() -> None:
-    keys = {key_of("a", Stage("soft", 1), "x"), key_of("b", Stage("soft", 1), "x")}
-    keys |= {key_of("a", Stage("soft", 2), "x"), key_of("a", Stage("soft", 1), "y")}
+    keys = {key_of("a", Phase("soft", 1), "x"), key_of("b", Phase("soft", 1), "x")}
+    keys |= {key_of("a", Phase("soft", 2), "x"), key_of("a", Phase("soft", 1), "y")}
     assert len(keys) == 4
     assert all(len(key) == 10 and int(key, 16) >= 0 for key in keys)
 
@@ -22,7 +22,7 @@ def test_keys_depend_on_stage_parameters_and_code() -> None:
 def test_a_key_is_a_digest_of_json_that_nobody_may_change() -> None:
     """Written out, because a change of one blank would make all finished work anew."""
     text = '["a",{"epochs":1,"kind":"soft"},"x"]'
-    assert key_of("a", Stage("soft", 1), "x") == hashlib.sha256(text.encode()).hexdigest()[:10]
+    assert key_of("a", Phase("soft", 1), "x") == hashlib.sha256(text.encode()).hexdigest()[:10]
     assert canonical({"b": 0.5, "a": ["é", None, True]}) == '{"a":["é",null,true],"b":0.5}'
     with pytest.raises(ValueError, match="not JSON compliant"):
         canonical(float("nan"))

@@ -29,7 +29,7 @@ from conftest import (
 from hald.errors import UserError
 from hald.files import file_digest
 from hald.labels import relabel as module
-from hald.labels.codecs import CODECS
+from hald.labels.codec import codec_of
 from hald.labels.store import LabelStore
 from hald.labels.verify import worst_error
 from hald.numerics.views import cutmix, render
@@ -63,7 +63,7 @@ def half_step(codec: str, logits: np.ndarray) -> np.ndarray:
     )
 )
 def test_dense_codecs_err_by_half_a_step_at_most(name: str, logits: np.ndarray) -> None:
-    codec = CODECS[name]
+    codec = codec_of(name)
     rows = {part: torch.from_numpy(data) for part, data in codec.encode(logits, 0).items()}
     decoded = codec.decode(rows, logits.shape[1]).numpy()
     shift = (decoded - logits).astype(np.float64)
@@ -74,7 +74,7 @@ def test_dense_codecs_err_by_half_a_step_at_most(name: str, logits: np.ndarray) 
 
 def test_topk_keeps_the_largest_and_renormalises(rng: np.random.Generator) -> None:
     logits = rng.normal(size=(6, 20)).astype(np.float32)
-    codec = CODECS["topk"]
+    codec = codec_of("topk")
     rows = {part: torch.from_numpy(data) for part, data in codec.encode(logits, 5).items()}
     probability = torch.softmax(codec.decode(rows, 20) / 4.0, dim=1).numpy()
     for row, p in zip(logits, probability, strict=True):
@@ -86,7 +86,7 @@ def test_topk_keeps_the_largest_and_renormalises(rng: np.random.Generator) -> No
 
 def test_i16_refuses_what_does_not_fit() -> None:
     with pytest.raises(UserError, match="do not fit codec i16"):
-        CODECS["i16"].encode(np.array([[0.0, 3000.0]], dtype=np.float32), 0)
+        codec_of("i16").encode(np.array([[0.0, 3000.0]], dtype=np.float32), 0)
 
 
 def view_hashes(folder: Path, view: int) -> dict[str, str]:

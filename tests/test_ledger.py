@@ -16,7 +16,7 @@ import pytest
 
 from chain import make_chain
 from conftest import ROOT, Project, copy_project
-from hald.code_digests import code_digests, read_sources
+from hald.code_digests import PLUGINS, code_digests, read_sources
 from hald.pipeline import Plan
 from hald.plain import to_dict
 from hald.plan import ledger
@@ -62,10 +62,18 @@ EXPERIMENT = {
         "fadrm": {"method": "fadrm", **OPTIMISED},
         "lpld": {"method": "lpld", **OPTIMISED},
         "external": {"method": "external", "path": "elsewhere", "bn_mode": "running"},
+        "halves": {"method": "real", "codec": "f16"},
     },
     "students": {"it": {"arch": "small/resnet10-w4"}},
     "labels": {"batch": 3},
-    "evaluations": {"it": {"order": "soft", "lr": 0.1, "eta": 1}},
+    "evaluations": {
+        "it": {"order": "soft", "lr": 0.1, "eta": 1},
+        "hard": {"order": "hard"},
+        "both": {"order": "soft-hard", "loss": "joint"},
+        "cosine": {"loss": "gift"},
+        "annealed": {"loss": "lpqld"},
+        "adaptive": {"order": {"name": "adaptive", "window": 1, "shortest": 2}, "epochs": 6},
+    },
     "tables": {
         "all": {
             "caption": "all",
@@ -75,9 +83,21 @@ EXPERIMENT = {
             "students": ["it"],
             "evaluations": ["it"],
             "seeds": 1,
-        }
+        },
+        "more": {
+            "caption": "more",
+            "images": ["real", "halves"],
+            "ipc": [2],
+            "slc": [2],
+            "students": ["it"],
+            "evaluations": ["hard", "both", "cosine", "annealed", "adaptive"],
+            "seeds": 1,
+        },
     },
-    "analyses": {"a": {"kind": "storage", "images": ["real"], "ipc": [1], "slc": 1}},
+    "analyses": {
+        "a": {"kind": "storage", "images": ["real"], "ipc": [1], "slc": 1},
+        "trained": {"kind": "updates", "images": ["real"], "ipc": [2], "slc": 2, "evaluations": ["both"]},
+    },
 }
 TABLES = ("datasets", "teachers", "rankings", "statistics", "units", "images", "labels", "runs", "analyses")
 
@@ -88,11 +108,25 @@ def planned(folder: Path) -> Plan:
     return make_chain(folder, EXPERIMENT, {"waves": dataset}).plan
 
 
-def stage_of(table: str, spec: Any) -> str:
-    kinds = {"datasets": "dataset.imagefolder", "teachers": "squeeze", "rankings": "ranking", "labels": "relabel"}
-    kinds |= {"runs": "evaluate", "analyses": "analysis.storage", "statistics": "statistics"}
+def parts_of(table: str, spec: Any) -> set[str]:
+    """The parts of the package behind a piece of work."""
+    if table == "labels":
+        return {"relabel", f"codec.{spec.codec}"}
+    if table == "runs":
+        return training_parts(to_dict(spec))
+    if table == "analyses":
+        own = [training_parts(run) for run in spec.options["runs"]] if spec.kind == "updates" else []
+        return {f"analysis.{spec.kind}"}.union(*own)
+    kinds = {"datasets": "dataset.imagefolder", "teachers": "squeeze", "rankings": "ranking"}
+    kinds |= {"statistics": "statistics"}
     optimised = table == "images" and spec.method in ("sre2l", "lpld", "fadrm")
-    return kinds.get(table) or ("from_units" if optimised else f"method.{spec.method}")
+    return {kinds.get(table) or ("from_units" if optimised else f"method.{spec.method}")}
+
+
+def training_parts(run: dict[str, Any]) -> set[str]:
+    """Its own code's, the loss, if there is a soft stage, and the schedule of a training."""
+    loss = {f"loss.{run['loss']['name']}"} if "soft" in {stage["kind"] for stage in run["stages"]} else set()
+    return {"evaluate"} | loss | {"schedule.adaptive" if run["adaptive"] else "schedule.fixed"}
 
 
 def changed_keys(before: Plan, after: Plan) -> set[str]:
@@ -110,7 +144,7 @@ def below(plan: Plan, stages: frozenset[str]) -> set[str]:
     for table in TABLES:  # in the order of the pipeline
         for key, spec in getattr(plan, table).items():
             made_from = json.dumps(to_dict(spec))
-            if stage_of(table, spec) in stages or any(f'"{other}"' in made_from for other in found):
+            if stages & parts_of(table, spec) or any(f'"{other}"' in made_from for other in found):
                 found.add(key)
     return {plan.slugs[key] for key in found}
 
@@ -142,7 +176,15 @@ def with_other_arithmetic(source: str) -> str:
         "hald.synthesis.methods.real.compute",
         "hald.synthesis.methods.external.compute",
         "hald.labels.relabel",
+        "hald.labels.codecs.u8",
+        "hald.labels.codecs.f16",
+        "hald.labels.codecs.topk",
         "hald.evaluation.train",
+        "hald.evaluation.losses.kl",
+        "hald.evaluation.losses.joint",
+        "hald.evaluation.losses.lpqld",
+        "hald.evaluation.schedules.fixed",
+        "hald.evaluation.schedules.adaptive",
         "hald.analysis.kinds.storage.compute",
         "hald.analysis.kinds.theory.compute",
         "hald.analysis.run",
@@ -166,6 +208,43 @@ def test_an_edited_line_changes_the_keys_of_its_stages_and_of_those_below(
     assert changed_keys(before, after) == below(before, frozenset(behind))
     names = {part for part in keyed_parts() if after.code.names[part] != f"{part}:1"}
     assert names == {part for part in behind if is_keyed(part)}
+
+
+# what is planned here uses each of these, but for the codec topk
+USERS = {
+    "hald.labels.codecs.f16": {"labels": 1, "runs": 5, "analyses": 0},
+    "hald.evaluation.losses.joint": {"labels": 0, "runs": 2, "analyses": 1},
+    "hald.evaluation.losses.kl": {"labels": 0, "runs": 9, "analyses": 0},
+    "hald.evaluation.schedules.adaptive": {"labels": 0, "runs": 2, "analyses": 0},
+    "hald.labels.codecs.topk": {"labels": 0, "runs": 0, "analyses": 0},
+}
+
+
+@pytest.mark.parametrize("module", USERS)
+def test_an_edited_plug_in_changes_the_keys_of_what_uses_it(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, sources = planned(tmp_path), read_sources()
+    sources[module] += "\nADDED = 1\n"
+    monkeypatch.setattr("hald.pipeline.code_digests", lambda: code_digests(sources))
+    after = planned(tmp_path)
+    kept = {table: getattr(before, table).keys() & getattr(after, table).keys() for table in TABLES}
+    changed = {table: len(getattr(before, table)) - len(kept[table]) for table in TABLES}
+    assert {table: number for table, number in changed.items() if number} == {
+        table: number for table, number in USERS[module].items() if number
+    }
+
+
+@pytest.mark.parametrize("folder", [PLUGINS[kind][0] for kind in ("codec", "loss", "schedule")])
+def test_an_added_plug_in_changes_no_key(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = planned(tmp_path)
+    sources = read_sources() | {f"{folder}.added": "ADDED = 1\n"}
+    monkeypatch.setattr("hald.pipeline.code_digests", lambda: code_digests(sources))
+    after = planned(tmp_path)
+    assert [name for name in after.code.digests if name not in before.code.digests] == [
+        f"{kind}.added" for kind, (of, _) in PLUGINS.items() if of == folder
+    ]
+    assert changed_keys(before, after) == set()
 
 
 def test_an_edited_network_changes_the_keys_of_what_has_it_and_of_nothing_else(
@@ -400,7 +479,14 @@ CONSTANTS = {
         "dataset.tiny_imagenet",
     ),
     "hald.numerics.random_streams": ("digest()[:8], ", "digest()[:9], ", "squeeze_sgd", "squeeze"),
-    "hald.labels.codecs": ('"u8": 208', '"u8": 207', "steps_u8", "relabel"),
+    "hald.labels.affine": ("/ scale).astype", "/ scale + 1).astype", "steps_u8", "codec.u8"),
+    "hald.labels.codecs.f16": ("axis=1", "axis=0", "codec_f16", "codec.f16"),
+    "hald.labels.codecs.i16": ("1 / 80", "1 / 81", "codec_i16", "codec.i16"),
+    "hald.labels.codecs.topk": ("values[:, :1]", "values[:, 1:]", "codec_topk", "codec.topk"),
+    "hald.labels.codecs.u2": ("steps=3", "steps=4", "steps_u2", "codec.u2"),
+    "hald.labels.codecs.u4": ("steps=15", "steps=14", "steps_u4", "codec.u4"),
+    "hald.labels.codecs.u8": ("steps=208", "steps=207", "steps_u8", "codec.u8"),
+    "hald.labels.half_precision": ("* 2.0**-11", "* 2.0**-10", "codec_topk", "codec.topk"),
     "hald.labels.layout": ("batches, 4), ", "batches, 5), ", "steps_u2", "relabel"),
     "hald.labels.relabel": ("range(0, whole", "range(1, whole", "views_mixup", "relabel"),
     "hald.labels.store": ("] > 0, lam", "] > 1, lam", "analysis_drift", "analysis.drift"),
@@ -470,12 +556,25 @@ CONSTANTS = {
         "statistics_ema",
         "statistics",
     ),
-    "hald.evaluation.batches": ("range(0, len", "range(1, len", "training_hard", "evaluate"),
+    "hald.evaluation.class_labels": ("(1 - share)", "(2 - share)", "training_joint", "loss.joint"),
+    "hald.evaluation.cross_entropy": (
+        "classes * (1 - smoothing)",
+        "classes * (2 - smoothing)",
+        "training_hard",
+        "evaluate",
+    ),
+    "hald.evaluation.divergence": ("F.softmax(teacher, dim=1", "F.softmax(teacher, dim=0", "training_soft", "loss.kl"),
     "hald.evaluation.hard_batches": ("range(0, count", "range(1, count", "training_hard", "evaluate"),
-    "hald.evaluation.losses": ("= 1.0, 100", "= 1.5, 100", "training_matched", "evaluate"),
+    "hald.evaluation.hard_temperature": ("= 1.0, 100", "= 1.5, 100", "training_matched", "evaluate"),
+    "hald.evaluation.losses.gift": ("rest = 0.1", "rest = 0.2", "training_gift", "loss.gift"),
+    "hald.evaluation.losses.joint": ("1]), self", "0]), self", "training_joint", "loss.joint"),
+    "hald.evaluation.losses.lpqld": ("epoch + 1)", "epoch + 2)", "training_lpqld", "loss.lpqld"),
+    "hald.evaluation.rendering": ("range(0, len", "range(1, len", "training_hard", "evaluate"),
     "hald.evaluation.soft_pool": ("stage << 32", "stage << 33", "analysis_updates", "analysis.updates"),
     "hald.evaluation.train": ("ignore_errors=True", "ignore_errors=False", "training_hard", "evaluate"),
-    "hald.evaluation.schedules": ("in starts) - 1", "in starts) - 2", "training_joint", "evaluate"),
+    "hald.evaluation.phases": ("in starts) - 1", "in starts) - 2", "training_joint", "evaluate"),
+    "hald.evaluation.schedules.adaptive": ("number == 2", "number == 1", "training_adaptive", "schedule.adaptive"),
+    "hald.evaluation.schedules.fixed": ("[0, *iter", "[1, *iter", "training_hard_soft", "schedule.fixed"),
     "hald.evaluation.student": ("betas=(0.9", "betas=(1.35", "training_hard", "evaluate"),
     "hald.networks.sre2l": ("Conv2d(3, width", "Conv2d(4, width", "network_sre2l_resnet18", "network.sre2l"),
     "hald.networks.small.resnet": ("convs) - 1", "convs) - 2", "network_small_resnet10-w4", "network.resnet"),

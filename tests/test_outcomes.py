@@ -24,7 +24,7 @@ from hald.analysis.kinds.theory import compute as theory
 from hald.analysis.spec import AnalysisSpec, Subject
 from hald.analysis.subjects import Lab
 from hald.errors import UserError
-from hald.evaluation.spec import Stage
+from hald.evaluation.spec import Phase
 from hald.evaluation.train import load_material, student_file, train
 from hald.files import read_json, write_json
 from hald.jobs.job import Job
@@ -249,7 +249,7 @@ def test_a_student_trained_again_leaves_its_record_alone(own: Training) -> None:
 def test_a_training_that_began_without_keeping_students_begins_again_to_keep_them_all(
     store: Path, digits: Path, tmp_path: Path
 ) -> None:
-    stages = (Stage("soft", 1), Stage("hard", 1), Stage("soft", 1))
+    stages = (Phase("soft", 1), Phase("hard", 1), Phase("soft", 1))
     material = load_material(run_spec(stages=stages), digits, store, CPU)
     with StopRequest() as stop:
         signal.raise_signal(signal.SIGTERM)
@@ -384,7 +384,7 @@ def test_the_other_subject_of_a_pair_gives_a_landscape_its_direction(
 
     monkeypatch.setattr(lab, "student", asked)
     monkeypatch.setattr(landscape, "make_plane", lambda *_: None)
-    monkeypatch.setattr(landscape, "landscape", lambda *_: Stage("soft", 1))  # any dataclass
+    monkeypatch.setattr(landscape, "landscape", lambda *_: Phase("soft", 1))  # any dataclass
     for number in range(4):
         landscape.measure(lab, number)
     assert pairs == [

@@ -17,9 +17,9 @@ from hald.config.paper import PLACE, read_paper
 from hald.config.published import Published, Setting, read_published
 from hald.config.read import experiment_names, load_config, read_yaml
 from hald.errors import UserError
-from hald.evaluation.protocol import Where, protocol, stages_of
+from hald.evaluation.protocol import Where, phases_of, protocol
 from hald.evaluation.settings import Adaptive, Alternating, Evaluation
-from hald.evaluation.spec import AdaptiveSpec, LossSpec, Stage
+from hald.evaluation.spec import AdaptiveSpec, LossSpec, Phase
 from hald.files import write_json
 from hald.labels.spec import LabelsSpec
 from hald.pipeline import FROZEN, Plan, frozen_plan, make_plan
@@ -159,7 +159,7 @@ def test_a_table_is_current_while_it_means_the_same_and_has_its_records(root: Pa
         plan.key("table", "mian")
 
 
-# Stage lengths of the paper's settings, worked out by hand.
+# Phase lengths of the paper's settings, worked out by hand.
 @pytest.mark.parametrize(
     ("order", "epochs", "hard", "expected"),
     [
@@ -174,8 +174,8 @@ def test_a_table_is_current_while_it_means_the_same_and_has_its_records(root: Pa
     ],
 )
 def test_stages(order: str, epochs: int, hard: int, expected: list[tuple[str, int]]) -> None:
-    stages = stages_of(Evaluation(order=order), epochs, hard)
-    assert stages == tuple(Stage(*entry) for entry in expected)
+    stages = phases_of(Evaluation(order=order), epochs, hard)
+    assert stages == tuple(Phase(*entry) for entry in expected)
 
 
 def run_fields(evaluation: Evaluation, slc: int = 100, published: Published | None = None) -> dict[str, Any]:
@@ -216,13 +216,13 @@ def test_an_evaluation_has_the_beta2_of_its_experiment_or_its_own(root: Path) ->
 )
 def test_soft_epochs_follow_from_the_labels(slc: int, stages: list[tuple[str, int]]) -> None:
     found = run_fields(Evaluation(order="soft-hard-soft", label_uses=30), slc)
-    assert found["stages"] == tuple(Stage(*stage) for stage in stages)
+    assert found["stages"] == tuple(Phase(*stage) for stage in stages)
     assert found["smoothing"] == (0.8 if len(stages) > 1 else 0.0)
 
 
 def test_few_label_uses_leave_an_epoch_for_every_soft_stage() -> None:
     found = run_fields(Evaluation(order="soft-hard-soft", label_uses=1), 10)
-    assert found["stages"] == (Stage("soft", 1), Stage("hard", 298), Stage("soft", 1))
+    assert found["stages"] == (Phase("soft", 1), Phase("hard", 298), Phase("soft", 1))
 
 
 def test_label_uses_goes_with_a_mixed_order_alone() -> None:
@@ -243,14 +243,14 @@ def test_explicit_first_and_last_lengths() -> None:
 @pytest.mark.parametrize(("order", "hard"), [("soft", 3), ("hard", 5), ("soft-hard-soft", 10), ("hard-soft", 0)])
 def test_stages_without_epochs_are_refused(order: str, hard: int) -> None:
     with pytest.raises(UserError, match=f"order '{order}' does not go with 10 epochs of which {hard} are hard"):
-        stages_of(Evaluation(order=order), 10, hard)
+        phases_of(Evaluation(order=order), 10, hard)
 
 
 def test_alternating_stages() -> None:
     """Released schedule S4: every n epochs, starting soft; the last stretch is cut short."""
-    stages = stages_of(Evaluation(order=Alternating(every=4)), 10, 0)
-    assert stages == (Stage("soft", 4), Stage("hard", 4), Stage("soft", 2))
-    assert stages_of(Evaluation(order=Alternating(every=9, first="hard")), 10, 0)[0] == Stage("hard", 9)
+    stages = phases_of(Evaluation(order=Alternating(every=4)), 10, 0)
+    assert stages == (Phase("soft", 4), Phase("hard", 4), Phase("soft", 2))
+    assert phases_of(Evaluation(order=Alternating(every=9, first="hard")), 10, 0)[0] == Phase("hard", 9)
 
 
 def test_hard_epochs_may_depend_on_the_slc() -> None:
@@ -393,7 +393,7 @@ def _joint(weight: float, squared: bool = False) -> dict[str, Any]:
 
 
 def _mixed(*stages: tuple[str, int | None], **more: Any) -> dict[str, Any]:
-    return {"stages": tuple(Stage(*stage) for stage in stages), "smoothing": 0.8} | more
+    return {"stages": tuple(Phase(*stage) for stage in stages), "smoothing": 0.8} | more
 
 
 SHS = (("soft", 75), ("hard", 150), ("soft", 75))  # the paper's lengths for ImageNet-1K at SLC 100
@@ -439,7 +439,7 @@ def test_standard_evaluations(name: str) -> None:
 def test_the_standard_training_of_a_student() -> None:
     """The released defaults; rate and eta are the paper's for ResNet-18 at IPC 10."""
     fields = run_fields(Evaluation(order="soft"), 100, read_published(ROOT))
-    assert fields["stages"] == (Stage("soft", 300),)
+    assert fields["stages"] == (Phase("soft", 300),)
     assert (fields["lr"], fields["eta"], fields["weight_decay"], fields["smoothing"]) == (0.001, 2.0, 0.01, 0.0)
     assert fields["loss"] == LossSpec("kl", {"temperature": 20.0, "squared": False})
     assert (fields["handover"], fields["sampling"], fields["top_k"]) == ("carry", "permutation", None)

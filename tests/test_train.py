@@ -19,16 +19,24 @@ from torchvision.transforms.v2.functional import resized_crop
 from conftest import Training, labels_spec, layer_seeds, make_labels, run_spec
 from hald.errors import UserError
 from hald.evaluation import train as module
-from hald.evaluation.batches import Batch, rendered
+from hald.evaluation.batches import Batch
+from hald.evaluation.cross_entropy import CrossEntropy, smooth
 from hald.evaluation.hard_batches import HardBatches
-from hald.evaluation.losses import KL, CrossEntropy, Gift, Joint, Lpqld, smooth, soft_loss, temperature_of
-from hald.evaluation.schedules import HeldOut, fixed_starts, goes_on, learning_rate, stage_at, watch
-from hald.evaluation.soft_pool import SoftPool, pool_ids
-from hald.evaluation.spec import AdaptiveSpec, LossSpec, RunSpec, Stage
+from hald.evaluation.hard_temperature import temperature_of
+from hald.evaluation.loss import learned, soft_loss
+from hald.evaluation.losses.gift import Gift
+from hald.evaluation.losses.joint import Joint
+from hald.evaluation.losses.kl import KL
+from hald.evaluation.losses.lpqld import Lpqld
+from hald.evaluation.phases import learning_rate, phase_at
+from hald.evaluation.rendering import rendered
+from hald.evaluation.schedule import schedule_of
+from hald.evaluation.schedules.adaptive import HeldOut, goes_on, watch
+from hald.evaluation.soft_pool import SoftPool, keep_top, pool_ids
+from hald.evaluation.spec import AdaptiveSpec, LossSpec, Phase, RunSpec
 from hald.evaluation.student import Student, make_optimizer, make_student
 from hald.files import read_json
 from hald.jobs.signals import Interrupted
-from hald.labels.codecs import keep_top
 from hald.labels.store import LabelStore
 from hald.numerics.views import View
 from killing import deadly, finish, start
@@ -39,7 +47,7 @@ X = torch.empty(0)
 
 # eta 2 at epoch 150 of 300 -> 0.8536 lr0; eta 1: 0.5; last epoch 0.5026 and 0.00003
 def test_learning_rate_by_hand() -> None:
-    stages = (Stage("soft", 112), Stage("hard", 75), Stage("soft", 113))
+    stages = (Phase("soft", 112), Phase("hard", 75), Phase("soft", 113))
     two, one = (run_spec(stages=stages, lr=1.0, eta=eta) for eta in (2.0, 1.0))
     assert [learning_rate(two, e) for e in (0, 75, 150, 225, 299)] == pytest.approx(
         [1, 0.962, 0.8536, 0.691, 0.5026], abs=5e-4
@@ -48,10 +56,10 @@ def test_learning_rate_by_hand() -> None:
 
 
 def test_stage_boundaries() -> None:
-    spec = run_spec(stages=(Stage("soft", 112), Stage("hard", 75), Stage("soft", 113)))
-    starts = fixed_starts(spec)
+    spec = run_spec(stages=(Phase("soft", 112), Phase("hard", 75), Phase("soft", 113)))
+    starts = schedule_of(spec).starts(spec)
     assert starts == [0, 112, 187]
-    assert [stage_at(starts, e) for e in (0, 111, 112, 186, 187, 299)] == [
+    assert [phase_at(starts, e) for e in (0, 111, 112, 186, 187, 299)] == [
         (0, 0),
         (0, 111),
         (1, 0),
@@ -208,10 +216,12 @@ def test_lpqld_calibrates_on_the_grid(rng: np.random.Generator) -> None:
     losses = [(p * (np.log(p) - log_softmax(student / t))).sum(axis=1).mean() for t in grid]
     loss = Lpqld(14.0, 1.0)
     assert float(loss(torch.from_numpy(student), batch)) == pytest.approx(losses[-1])
-    best = loss.calibrated(torch.from_numpy(student), batch)
+    best = loss.after_epoch(torch.from_numpy(student), batch)
     assert best == pytest.approx(grid[int(np.argmin(losses))], abs=1e-6)
+    assert learned(loss, torch.from_numpy(student), batch, 1.0) == best
+    assert learned(KL(14.0, squared=False), torch.from_numpy(student), batch, 0.5) == 0.5
     sharp = Batch(X, torch.from_numpy(student * 14 / 0.25))  # the teacher at T = 14 is the student at 0.25
-    assert loss.calibrated(torch.from_numpy(student), sharp) == pytest.approx(0.25, abs=1e-6)
+    assert loss.after_epoch(torch.from_numpy(student), sharp) == pytest.approx(0.25, abs=1e-6)
 
 
 def test_pool_knows_the_classes_of_its_pictures(store: Path) -> None:
@@ -336,7 +346,7 @@ def test_a_pool_without_a_crop_of_held_out_images_is_refused(store: Path) -> Non
 def test_an_adaptive_training_notes_its_stages(digits: Path, real_set: Path, teacher: Path, tmp_path: Path) -> None:
     unmixed = make_labels(labels_spec(mix="none"), real_set, [teacher], tmp_path / "labels.zarr", range(2))
     target = Training(digits, unmixed, tmp_path)
-    stages = (Stage("soft", None), Stage("hard", None), Stage("soft", None))
+    stages = (Phase("soft", None), Phase("hard", None), Phase("soft", None))
     adaptive = AdaptiveSpec(window=1, accuracy=1000.0, entropy=1e-9, shortest=2, held_out=1)
     target.train(run_spec(stages=stages, epochs=9, adaptive=adaptive), [0])
     record = read_json(target.records / "seed-0.json")
@@ -484,7 +494,7 @@ SCHEDULES = {
 @pytest.mark.parametrize("kinds", SCHEDULES.values(), ids=SCHEDULES)
 def test_every_schedule_trains(kinds: tuple[str, ...], digits: Path, store: Path, tmp_path: Path) -> None:
     target = Training(digits, store, tmp_path)
-    target.train(run_spec(stages=tuple(Stage(kind, 2) for kind in kinds)), [0])
+    target.train(run_spec(stages=tuple(Phase(kind, 2) for kind in kinds)), [0])
     record = read_json(target.records / "seed-0.json")
     assert record["stage_starts"] == list(range(0, 2 * len(kinds), 2))
     assert record["curve"][-1]["stage"] == kinds[-1]
@@ -496,7 +506,7 @@ def test_lpqld_training_resumes_with_its_temperature(
 ) -> None:
     monkeypatch.setattr(module, "CHECKPOINT_EPOCHS", 1)
     whole, cut = (Training(digits, store, tmp_path / name) for name in ("whole", "cut"))
-    spec = run_spec(stages=(Stage("soft", 4),), loss=LOSSES[-1], top_k=3)
+    spec = run_spec(stages=(Phase("soft", 4),), loss=LOSSES[-1], top_k=3)
     whole.train(spec, [0])
     with monkeypatch.context() as context:
         epoch = module.train_epoch
@@ -824,7 +834,7 @@ def test_hard_labels_alone_need_no_soft_ones(digits: Path, store: Path, tmp_path
     found = {}
     for pool in (0, 6):
         target = Training(digits, store, tmp_path / str(pool))
-        target.train(run_spec(stages=(Stage("hard", 3),), pool=pool), [0])
+        target.train(run_spec(stages=(Phase("hard", 3),), pool=pool), [0])
         found[pool] = read_json(target.records / "seed-0.json")
     assert found[0]["curve"] == found[6]["curve"]
     assert (found[0]["label_bytes"], found[0]["slc_effective"]) == (0, 0)
@@ -840,7 +850,7 @@ def training_job(target: Training, arch: str, phase: str, number: int) -> None:
         module.train_epoch = deadly(module.train_epoch, number)
     elif phase == "record":
         module.write_json = deadly(module.write_json, number)
-    spec = run_spec(arch=arch, stages=(Stage("soft", 8), Stage("hard", 8), Stage("soft", 8)))
+    spec = run_spec(arch=arch, stages=(Phase("soft", 8), Phase("hard", 8), Phase("soft", 8)))
     target.train(spec, [0])
 
 

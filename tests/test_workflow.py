@@ -186,7 +186,7 @@ def test_source_edited_during_a_run_is_noticed_by_its_jobs(copy: Project) -> Non
         "workflow/scripts/job.py",
         "run(snakemake)",
         "import os\nfrom pathlib import Path\n"
-        "source, edited = Path('src/hald/evaluation/losses.py'), Path(f'{os.getpid()}.py')\n"
+        "source, edited = Path('src/hald/evaluation/losses/kl.py'), Path(f'{os.getpid()}.py')\n"
         "edited.write_text(source.read_text() + 'EDITED = 1\\n')\nedited.replace(source)\n\n"
         "run(snakemake)",
     )
@@ -390,7 +390,7 @@ def test_a_weak_teacher_stops_the_pipeline(project: Project) -> None:
 def test_a_failed_job_shows_the_end_of_its_log_and_its_traceback(copy: Project) -> None:
     shutil.rmtree(copy.folder / "results/runs")
     copy.edit(
-        "src/hald/evaluation/losses.py",
+        "src/hald/evaluation/divergence.py",
         "    return F.kl_div(",
         "    raise RuntimeError('broken on purpose')\n    return F.kl_div(",
     )

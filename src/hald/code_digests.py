@@ -34,6 +34,9 @@ PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dataset": ("hald.datasets.sources", ("hald.datasets.prepare",)),
     "network": ("hald.networks.small", ()),
     "method": ("hald.synthesis.methods", ()),
+    "codec": ("hald.labels.codecs", ()),
+    "loss": ("hald.evaluation.losses", ()),
+    "schedule": ("hald.evaluation.schedules", ()),
     "analysis": ("hald.analysis.kinds", ("hald.analysis.run",)),
     "figure": ("hald.report.figures", ("hald.report.figure",)),
 }

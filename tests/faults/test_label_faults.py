@@ -229,7 +229,7 @@ DAMAGE = {
         "header says codec f16, for which array q would be float16, but it is uint8",
         "header says codec f16",
     ),
-    "unknown codec": (lambda s: edit_header(s, codec="u7"), "has codec u7, this version knows u8", "has codec u7"),
+    "unknown codec": (lambda s: edit_header(s, codec="u7"), "has codec u7, this version knows f16, ", "has codec u7"),
     "seed": (lambda s: edit_header(s, view_settings=reseeded(s)), "codec or seed are not those", None),
     "marker content": (
         lambda s: (s / "views/00001.json").write_text("{"),

@@ -17,17 +17,16 @@ import hald.analysis.run
 import hald.evaluation.train  # noqa: F401
 from hald import registry
 from hald.code_digests import closure, entry_modules, read_sources
-from hald.labels.codecs import CODECS
+from hald.labels.codec import codec_of
 from hald.networks.build import build_model
 from hald.networks.names import module_of
 
 registry.plugins("hald.analysis.kinds", "compute")  # what builds networks is here before they are exchanged
 
-# The parts of the package that compute with networks, those that read or write labels, and those that train students.
+# The parts of the package that compute with networks, and those that train students.
 SOURCES = read_sources()
 BEHIND = {part: closure(entries, SOURCES) for part, entries in entry_modules(SOURCES).items()}
 NETWORKS = tuple(part for part, modules in BEHIND.items() if "hald.networks.build" in modules)
-LABELS = tuple(part for part, modules in BEHIND.items() if "hald.labels.store" in modules)
 TRAINED = tuple(part for part, modules in BEHIND.items() if "hald.evaluation.train" in modules)
 
 
@@ -60,10 +59,15 @@ def build(arch: str, classes: int, size: int) -> nn.Module:
 
 def encode(codec: str, logits: NDArray[np.float32], k: int) -> dict[str, NDArray[Any]]:
     """The arrays in which a codec stores logits (n, C)."""
-    return CODECS[codec].encode(logits, k)
+    return codec_of(codec).encode(logits, k)
 
 
 def decode(codec: str, arrays: Mapping[str, NDArray[Any]], classes: int) -> NDArray[np.float32]:
     """The logits that are read back."""
     rows = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    return np.asarray(CODECS[codec].decode(rows, classes))
+    return np.asarray(codec_of(codec).decode(rows, classes))
+
+
+def half_step(codec: str, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.float32]:
+    """How far the logits that are read back may be from those that were stored, row by row."""
+    return np.asarray(codec_of(codec).half_step({name: torch.from_numpy(array) for name, array in arrays.items()}))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import reference as ref
 import zarr
-from adapter import LABELS, decode, encode
+from adapter import decode, encode, half_step
 from bench import DATASET, MEAN, SIZE, STD, TEACHERS, Bench, Check, case, cases, drawn_view, fed, load_teacher
 
 VIEWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # what the experiment says: labels, augment
@@ -18,7 +18,7 @@ VIEWS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # what the experime
 }
 
 
-@cases(("relabel",), **VIEWS)
+@cases(("relabel", "codec.f16"), **VIEWS)
 def views(bench: Bench, variant: tuple[dict[str, Any], dict[str, Any]]) -> Iterator[Check]:
     """The geometry of two views of six images in batches of four and two, and the labels of every crop."""
     labels, augment = variant
@@ -40,7 +40,7 @@ def views(bench: Bench, variant: tuple[dict[str, Any], dict[str, Any]]) -> Itera
         yield Check(f"labels of view {number}", store["q"][number], z - z.mean(1, keepdim=True), 2e-3)
 
 
-@cases(("relabel",), running="running", batch="batch")
+@cases(("relabel", "codec.i16"), running="running", batch="batch")
 def two_teachers(bench: Bench, bn: str) -> Iterator[Check]:
     """Two teachers, each fed with statistics of its own, weighted 7 and 4."""
     chain = bench.chain(
@@ -55,7 +55,7 @@ def two_teachers(bench: Bench, bn: str) -> Iterator[Check]:
     yield Check("labels in steps of 1/80", store["q"][0], (z - middle) * 80, 0.51)
 
 
-@cases(("relabel",), u8=208, u4=15, u2=3)
+@cases({name: ("relabel", f"codec.{name}") for name in ("u8", "u4", "u2")}, u8=208, u4=15, u2=3)
 def steps(bench: Bench, levels: int) -> Iterator[Check]:
     """Codecs of few steps between a label's smallest and largest logit."""
     name = {208: "u8", 15: "u4", 3: "u2"}[levels]
@@ -70,7 +70,7 @@ def steps(bench: Bench, levels: int) -> Iterator[Check]:
     yield Check("largest step", int(store["q"][0].max()), levels, 0)
 
 
-@case("relabel")
+@case("relabel", "codec.topk")
 def top_k(bench: Bench) -> Iterator[Check]:
     """Two of three logits, the largest first, and their classes."""
     store = zarr.open_group(bench.chain(labels={"batch": 4, "codec": "topk", "top_k": 2}).store(), mode="r")
@@ -83,7 +83,10 @@ def top_k(bench: Bench) -> Iterator[Check]:
     yield Check("logits", store["q"][0], (best.values - best.values[:, :1])[:, :2], 1e-3)
 
 
-@cases(LABELS, u8="u8", u4="u4", u2="u2", i16="i16", f16="f16", topk="topk")
+CODECS = ("u8", "u4", "u2", "i16", "f16", "topk")
+
+
+@cases({name: (f"codec.{name}",) for name in CODECS}, **{name: name for name in CODECS})
 def codec(bench: Bench, name: str) -> Iterator[Check]:
     """Bytes of two labels by hand, and the logits that are read from them."""
     logits = np.array([[1.0, 1.0 + 15 / 4, 1.0 + 5 / 4], [-3.0, 0.0, 12.0]], dtype=np.float32)
@@ -94,9 +97,19 @@ def codec(bench: Bench, name: str) -> Iterator[Check]:
         yield Check(f"type of {part}", str(arrays[part].dtype), dtype, 0)
         yield Check(f"bytes of {part}", arrays[part].tobytes(), np.array(values, dtype=dtype).tobytes(), 0)
     yield Check("read", decode(name, arrays, 3), np.array(read, dtype=np.float32), 1e-6)
+    yield Check("half a step", half_step(name, arrays)[:, 0], np.array(HALF_STEPS[name], dtype=np.float32), 1e-6)
 
 
 INFINITE = np.inf
+# largest error of both labels; of half precision, 11 binary digits of the largest logit
+HALF_STEPS = {
+    "u8": [3.75 / 416, 15 / 416],
+    "u4": [0.125, 0.5],
+    "u2": [0.625, 2.5],
+    "i16": [1 / 160, 1 / 160],
+    "f16": [25 / 12 / 2048, 9 / 2048],
+    "topk": [2.5 / 2048, 12 / 2048],
+}
 # of every array: its type and values; then the logits as they are read
 BYTES: dict[str, tuple[dict[str, tuple[str, Any]], Any]] = {
     "u8": (

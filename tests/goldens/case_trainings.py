@@ -42,7 +42,14 @@ TRAININGS: dict[str, dict[str, Any]] = {
 }
 
 
-@cases(TRAINED, **TRAININGS)
+def parts_of(changes: dict[str, Any]) -> tuple[str, ...]:
+    """The parts of the package that a training uses: of an order as a mapping, the adaptive schedule."""
+    schedule = "adaptive" if isinstance(changes["order"], dict) else "fixed"
+    loss = () if changes["order"] == "hard" else (f"loss.{changes.get('loss', {'name': 'kl'})['name']}",)
+    return (*TRAINED, *loss, f"schedule.{schedule}")
+
+
+@cases({name: parts_of(changes) for name, changes in TRAININGS.items()}, **TRAININGS)
 def training(bench: Bench, changes: dict[str, Any]) -> Iterator[Check]:
     """A student on 9 images in batches of four, four and one or three, its record with a point for every epoch."""
     changes = dict(changes)

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from hald.evaluation.batches import Batch, rendered
-from hald.evaluation.losses import smooth
+from hald.evaluation.batches import Batch
+from hald.evaluation.cross_entropy import smooth
+from hald.evaluation.rendering import rendered
 from hald.evaluation.spec import RunSpec
 from hald.numerics.random_streams import permutation, uniforms
 from hald.numerics.views import CROP_WIDTH, View, crop_boxes, cutmix_rectangles

@@ -1,4 +1,4 @@
-"""An evaluation of the config at one (dataset, student, IPC, SLC): stages, loss and rates of a run."""
+"""An evaluation of the config at one (dataset, student, IPC, SLC): phases, loss and rates of a run."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from hald.config.published import Published, Setting
 from hald.errors import UserError
 from hald.evaluation.settings import Adaptive, Alternating, Evaluation, Fixed
-from hald.evaluation.spec import AdaptiveSpec, LossSpec, Stage
+from hald.evaluation.spec import AdaptiveSpec, LossSpec, Phase
 
-SOFT_ALONE = ("loss", "temperature", "kd_scale", "sampling")  # settings of soft stages
+SOFT_ALONE = ("loss", "temperature", "kd_scale", "sampling")  # settings of soft phases
 LENGTHS = ("hard_epochs", "first_epochs", "last_epochs")
 PLAIN = ("weight_decay", "sampling", "top_k", "precision", "compile")
 
@@ -37,17 +37,17 @@ def protocol(evaluation: Evaluation, epochs: int, where: Where, published: Publi
         origin["hard_epochs"] = hard.origin
     if evaluation.label_uses and hard.value == 0:  # labels enough for all epochs
         evaluation = evaluation.model_copy(update={"order": Fixed(name="soft")})
-    stages = stages_of(evaluation, epochs, int(hard.value))
-    has_soft, has_hard = (any(stage.kind == kind for stage in stages) for kind in ("soft", "hard"))
+    phases = phases_of(evaluation, epochs, int(hard.value))
+    has_soft, has_hard = (any(phase.kind == kind for phase in phases) for kind in ("soft", "hard"))
     if not has_soft:  # what a training does not use has one value, so that the same training has one key
         evaluation = evaluation.model_copy(update={name: getattr(Evaluation(), name) for name in SOFT_ALONE})
     return {
-        "stages": stages,
+        "stages": phases,
         "epochs": epochs,
         "adaptive": _adaptive(evaluation.order, epochs, where) if isinstance(evaluation.order, Adaptive) else None,
         "loss": LossSpec(evaluation.loss.name, evaluation.loss.options(evaluation)),
         "origin": origin,
-        "handover": evaluation.handover if len(stages) > 1 else "carry",
+        "handover": evaluation.handover if len(phases) > 1 else "carry",
         "smoothing": evaluation.smoothing if has_hard else 0.0,
         "hard_temperature": _temperature(evaluation) if has_hard else 1.0,
         **{name: setting.value for name, setting in rates.items()},
@@ -56,8 +56,8 @@ def protocol(evaluation: Evaluation, epochs: int, where: Where, published: Publi
 
 
 def uses_labels(decided: dict[str, Any]) -> bool:
-    """Whether a training looks at soft labels: in a soft stage, or for the temperature of its hard one."""
-    return any(stage.kind == "soft" for stage in decided["stages"]) or decided["hard_temperature"] is None
+    """Whether a training looks at soft labels: in a soft phase, or for the temperature of its hard one."""
+    return any(phase.kind == "soft" for phase in decided["stages"]) or decided["hard_temperature"] is None
 
 
 def _temperature(evaluation: Evaluation) -> float | None:
@@ -95,13 +95,13 @@ def _at_slc(value: dict[int, int], slc: int) -> int:
     return value[max((known for known in value if known <= slc), default=min(value))]
 
 
-def stages_of(evaluation: Evaluation, epochs: int, hard: int) -> tuple[Stage, ...]:
-    """The stages of a training. Soft-hard-soft: [soft // 2, hard, soft - soft // 2] (paper)."""
+def phases_of(evaluation: Evaluation, epochs: int, hard: int) -> tuple[Phase, ...]:
+    """The phases of a training. Soft-hard-soft: [soft // 2, hard, soft - soft // 2] (paper)."""
     order = evaluation.order
     if not isinstance(order, Fixed):
         _refuse_lengths(evaluation)
     if isinstance(order, Adaptive):
-        return tuple(Stage(kind, None) for kind in ("soft", "hard", "soft"))
+        return tuple(Phase(kind, None) for kind in ("soft", "hard", "soft"))
     if isinstance(order, Alternating):
         return _alternating(order, epochs)
     kinds = order.name.split("-")
@@ -116,11 +116,11 @@ def stages_of(evaluation: Evaluation, epochs: int, hard: int) -> tuple[Stage, ..
         lengths[0], lengths[-1] = _parts(evaluation, lengths[0])
     elif evaluation.first_epochs or evaluation.last_epochs:
         raise UserError(f"order '{order.name}' has each kind of stage once: leave first_epochs and last_epochs empty")
-    return tuple(Stage(kind, length) for kind, length in zip(kinds, lengths, strict=True))
+    return tuple(Phase(kind, length) for kind, length in zip(kinds, lengths, strict=True))
 
 
 def _refuse_lengths(evaluation: Evaluation) -> None:
-    """Of an order that decides itself how long its stages are."""
+    """Of an order that decides itself how long its phases are."""
     given = [name for name in LENGTHS if getattr(evaluation, name) is not None]
     if given:
         raise UserError(
@@ -129,7 +129,7 @@ def _refuse_lengths(evaluation: Evaluation) -> None:
 
 
 def _parts(evaluation: Evaluation, together: int) -> tuple[int, int]:
-    """Lengths of the first and the last stage, which share `together` epochs."""
+    """Lengths of the first and the last phase, which share `together` epochs."""
     first, last = evaluation.first_epochs, evaluation.last_epochs
     first = first if first is not None else together - last if last is not None else together // 2
     last = together - first if last is None else last
@@ -143,11 +143,11 @@ def _parts(evaluation: Evaluation, together: int) -> tuple[int, int]:
     return first, last
 
 
-def _alternating(order: Alternating, epochs: int) -> tuple[Stage, ...]:
+def _alternating(order: Alternating, epochs: int) -> tuple[Phase, ...]:
     """Soft and hard in turn, the last stretch cut short where it must be."""
     kinds = ("soft", "hard") if order.first == "soft" else ("hard", "soft")
     starts = range(0, epochs, order.every)
-    return tuple(Stage(kinds[i % 2], min(order.every, epochs - start)) for i, start in enumerate(starts))
+    return tuple(Phase(kinds[i % 2], min(order.every, epochs - start)) for i, start in enumerate(starts))
 
 
 def _adaptive(settings: Adaptive, epochs: int, where: Where) -> AdaptiveSpec:

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hald.errors import UserError
-from hald.evaluation.batches import Batch, rendered
+from hald.evaluation.batches import Batch
+from hald.evaluation.rendering import rendered
 from hald.evaluation.spec import RunSpec
-from hald.labels.codecs import keep_top
 from hald.labels.store import GEOMETRY, LabelStore
 from hald.numerics.random_streams import Floats, Ints, generator, permutation
 from hald.numerics.views import View
@@ -131,6 +131,12 @@ class SoftPool:
     def _target(self, part: slice) -> Tensor:
         logits = self.codec.decode({name: array[part] for name, array in self.labels.items()}, self.classes)
         return keep_top(logits, self.spec.top_k) if self.spec.top_k else logits
+
+
+def keep_top(logits: Tensor, k: int) -> Tensor:
+    """The k largest logits of each row, minus infinity elsewhere: a dense label read as LPQLD's MR-k."""
+    kept = logits.topk(min(k, logits.shape[1]), dim=1)
+    return torch.full_like(logits, -torch.inf).scatter_(1, kept.indices, kept.values)
 
 
 def _some(batch: Batch, which: NDArray[np.bool_]) -> Batch:

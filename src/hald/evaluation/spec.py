@@ -1,11 +1,11 @@
-"""What an evaluation training is: stages, losses, optimiser, and which part of a label store it may use."""
+"""What an evaluation training is: phases, losses, optimiser, and which part of a label store it may use."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
-class Stage:
+class Phase:
     """A stretch of epochs of one kind."""
 
     kind: str  # soft or hard
@@ -14,7 +14,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class LossSpec:
-    """The loss of the soft stages: a name of hald.evaluation.losses and its own settings."""
+    """The loss of the soft phases: a name of hald.evaluation.losses and its own settings."""
 
     name: str
     options: dict[str, Any]
@@ -22,12 +22,12 @@ class LossSpec:
 
 @dataclass(frozen=True)
 class AdaptiveSpec:
-    """When the adaptive schedule leaves a stage, and what it looks at."""
+    """When the adaptive schedule leaves a phase, and what it looks at."""
 
     window: int  # epochs
     accuracy: float  # points per epoch
     entropy: float  # share of ln C
-    shortest: int  # epochs of any stage
+    shortest: int  # epochs of any phase
     held_out: int  # images per class that are never trained on
     divergence: float | None = None  # share; takes the place of the accuracy
 
@@ -51,7 +51,7 @@ class RunSpec:
     scale: tuple[float, float]
     ratio: tuple[float, float]
     flip: float
-    stages: tuple[Stage, ...]
+    stages: tuple[Phase, ...]
     epochs: int
     adaptive: AdaptiveSpec | None
     lr: float
@@ -70,6 +70,17 @@ class RunSpec:
     origin: dict[str, str]
     # What came later has the value that trainings without it had.
     hard_temperature: float | None = 1.0  # None: where the teacher's labels are as confident as smoothed class labels
+
+    @property
+    def schedule(self) -> str:
+        """Its name in hald.evaluation.schedules."""
+        return "adaptive" if self.adaptive else "fixed"
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """The parts of the package that it alone uses: its schedule, and its loss if it has a soft phase."""
+        is_soft = any(phase.kind == "soft" for phase in self.stages)
+        return (*((f"loss.{self.loss.name}",) if is_soft else ()), f"schedule.{self.schedule}")
 
     @property
     def slc(self) -> float:

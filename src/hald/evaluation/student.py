@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from hald.errors import UserError
 from hald.evaluation.batches import Batch
-from hald.evaluation.losses import Loss
+from hald.evaluation.loss import Loss
 from hald.evaluation.spec import RunSpec
 from hald.networks.build import build_model
 from hald.networks.memory_layout import can_compile, laid_out, may_be_channels_last

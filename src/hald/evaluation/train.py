@@ -1,6 +1,6 @@
-"""Evaluation: train a student on a distilled set, stage by stage, and record its accuracy.
+"""Evaluation: train a student on a distilled set, phase by phase, and record its accuracy.
 
-A run is a list of stages under one AdamW and one per-epoch schedule. Everything random is addressed by (seed, stage,
+A run is a list of phases under one AdamW and one per-epoch schedule. Everything random is addressed by (seed, phase,
 epoch), so a resumed run continues exactly where the killed one was.
 """
 
@@ -20,9 +20,12 @@ from hald.code_digests import versions
 from hald.datasets.reader import open_dataset
 from hald.errors import UserError
 from hald.evaluation.batches import Batch
+from hald.evaluation.cross_entropy import CrossEntropy
 from hald.evaluation.hard_batches import HardBatches
-from hald.evaluation.losses import CrossEntropy, Loss, Lpqld, soft_loss, temperature_of
-from hald.evaluation.schedules import HeldOut, Watch, fixed_starts, goes_on, learning_rate, stage_at, watch
+from hald.evaluation.hard_temperature import temperature_of
+from hald.evaluation.loss import Loss, learned, soft_loss
+from hald.evaluation.phases import learning_rate, phase_at
+from hald.evaluation.schedule import Watch, Watcher, schedule_of
 from hald.evaluation.soft_pool import SoftPool
 from hald.evaluation.spec import RunSpec
 from hald.evaluation.student import Student, make_student
@@ -51,7 +54,7 @@ class Material:
     test: TestSet
     pool: SoftPool
     hard: HardBatches
-    held: HeldOut | None  # adaptive schedule
+    watcher: Watcher | None  # decides on the way when a phase ends
     device: torch.device
     label_bytes: int
     hard_temperature: float
@@ -61,9 +64,9 @@ class Material:
 class Course:
     """How a training has gone so far: all of its state beside the network's."""
 
-    starts: list[int]  # first epoch of each stage that has begun or is known
+    starts: list[int]  # first epoch of each phase that has begun or is known
     curve: list[dict[str, Any]] = field(default_factory=list)
-    watched: list[Watch] = field(default_factory=list)  # adaptive schedule
+    watched: list[Watch] = field(default_factory=list)  # by its watcher, after each epoch
     temperature: float = 1.0  # the student's own (LPQLD)
 
 
@@ -110,17 +113,17 @@ def load_material(spec: RunSpec, data: Path, labels: Path, device: torch.device)
             f"the run expects IPC {spec.ipc} x {spec.classes} classes; remove the store and run again"
         )
     targets = torch.arange(spec.classes, device=device).repeat_interleave(spec.ipc)
-    held = np.arange(len(images)) % spec.ipc >= spec.ipc - (spec.adaptive.held_out if spec.adaptive else 0)
+    schedule = schedule_of(spec)
+    held = schedule.held_out(spec)
     out, trained = (torch.from_numpy(np.flatnonzero(which)).to(device) for which in (held, ~held))
-    pool = SoftPool(store, spec, images, targets, held if spec.adaptive else None)
+    pool = SoftPool(store, spec, images, targets, held if held.any() else None)
     whole = normalize(images[out].float().div_(255), spec.mean, spec.std)
-    crops = pool.crops_of(held) if spec.adaptive and spec.adaptive.divergence is not None else None
     return Material(
         spec,
         TestSet.of(dataset.test, device),
         pool,
         HardBatches(spec, images[trained], targets[trained]),
-        HeldOut(whole, targets[out], crops) if spec.adaptive else None,
+        schedule.watcher(spec, whole, targets[out], lambda: pool.crops_of(held)),
         device,
         label_bytes(store, spec.pool),
         hard_temperature(spec, pool),
@@ -128,7 +131,7 @@ def load_material(spec: RunSpec, data: Path, labels: Path, device: torch.device)
 
 
 def hard_temperature(spec: RunSpec, pool: SoftPool) -> float:
-    """That of the hard stage: as given, or where teacher and smoothed class labels are equally sure of themselves."""
+    """That of hard phases: as given, or where teacher and smoothed class labels are equally sure of themselves."""
     if spec.hard_temperature is not None:
         return spec.hard_temperature
     return temperature_of(pool.logits(), 1 - spec.smoothing + spec.smoothing / spec.classes)
@@ -141,9 +144,9 @@ def label_bytes(store: LabelStore, pool: int) -> int:
     return int(sum(sizes[:whole])) + (round(sizes[whole] * rest / store.header.batches) if rest else 0)
 
 
-def student_file(folder: Path, stage: int) -> Path:
-    """Weights of a student as they are after a stage."""
-    return folder / f"stage-{stage}.safetensors"
+def student_file(folder: Path, phase: int) -> Path:
+    """Weights of a student as they are after a phase."""
+    return folder / f"stage-{phase}.safetensors"
 
 
 def train(
@@ -151,12 +154,12 @@ def train(
 ) -> tuple[dict[str, Any], float]:
     """Train one student: its result record, and the share of the epochs that was done here (not before a kill).
 
-    Its weights after every stage go to the folder `students`, if there is one, the last ones last.
+    Its weights after every phase go to the folder `students`, if there is one, the last ones last.
     """
     spec = material.spec
     checkpoint = partial / "checkpoint.pt"
     student, course, first = begin(material, seed, checkpoint)
-    ended = range(stage_at(course.starts, first)[0])
+    ended = range(phase_at(course.starts, first)[0])
     if students and not all(student_file(students, number).exists() for number in ended):
         checkpoint.unlink()  # its training did not keep students yet
         student, course, first = begin(material, seed, checkpoint)
@@ -165,7 +168,7 @@ def train(
         train_epoch(material, student, course, seed, epoch)
         progress.step(f"top-1 {course.curve[-1]['top1']:.2f} %" if course.curve else "")
         if students and epoch + 1 in (*course.starts, spec.epochs):
-            save_weights(student.model, student_file(students, stage_at(course.starts, epoch)[0]))
+            save_weights(student.model, student_file(students, phase_at(course.starts, epoch)[0]))
         if epoch + 1 < spec.epochs:
             if stop.save_now(epoch + 1, CHECKPOINT_EPOCHS):
                 state = {"course": asdict(course), "scaler": student.scaler.state_dict()}
@@ -179,7 +182,8 @@ def begin(material: Material, seed: int, checkpoint: Path) -> tuple[Student, Cou
     student = make_student(material.spec, seed, material.device)
     first, more = load_checkpoint(checkpoint, student.model, student.optimizer)
     student.scaler.load_state_dict(more.get("scaler", student.scaler.state_dict()))
-    return student, Course(**more["course"]) if more else Course(fixed_starts(material.spec)), first
+    course = Course(**more["course"]) if more else Course(schedule_of(material.spec).starts(material.spec))
+    return student, course, first
 
 
 def result(material: Material, course: Course, seed: int) -> dict[str, Any]:
@@ -203,7 +207,7 @@ def result(material: Material, course: Course, seed: int) -> dict[str, Any]:
 def train_epoch(material: Material, student: Student, course: Course, seed: int, epoch: int) -> None:
     """One epoch of training; a point of the learning curve every few epochs and at the end."""
     spec = material.spec
-    number, inside = stage_at(course.starts, epoch)
+    number, inside = phase_at(course.starts, epoch)
     kind = spec.stages[number].kind
     if inside == 0 and number and spec.handover == "reset":
         student.optimizer.state.clear()
@@ -213,21 +217,20 @@ def train_epoch(material: Material, student: Student, course: Course, seed: int,
     batches: Iterator[Batch]
     if kind == "soft":
         batches = material.pool.epoch(seed, number, inside)
-        loss_function: Loss = soft_loss(spec.loss, epoch, course.temperature)
+        loss: Loss = soft_loss(spec.loss, epoch, course.temperature)
     else:
-        batches, loss_function = material.hard.epoch(seed, epoch), CrossEntropy(material.hard_temperature)
-    losses, logits, batch = student.steps(batches, loss_function)
-    loss = _mean_loss(losses, f"seed {seed}: epoch {epoch} ({kind} stage)", spec.lr)
-    if isinstance(loss_function, Lpqld):
-        course.temperature = loss_function.calibrated(logits, batch)
-    if spec.adaptive and material.held:
+        batches, loss = material.hard.epoch(seed, epoch), CrossEntropy(material.hard_temperature)
+    losses, logits, batch = student.steps(batches, loss)
+    mean_loss = _mean_loss(losses, f"seed {seed}: epoch {epoch} ({kind} stage)", spec.lr)
+    course.temperature = learned(loss, logits, batch, course.temperature)
+    if material.watcher:
         soft = soft_loss(spec.loss, epoch, course.temperature)
-        course.watched.append(watch(student.model, material.held, soft))
-        if goes_on(spec.adaptive, spec.epochs, course.starts, course.watched):
+        course.watched.append(material.watcher.watch(student.model, soft))
+        if material.watcher.goes_on(course.starts, course.watched):
             course.starts.append(epoch + 1)
     if (epoch + 1) % spec.measure_every == 0 or epoch + 1 == spec.epochs:
         top1, top5 = accuracy(student.model, material.test, spec.mean, spec.std)
-        point = {"epoch": epoch + 1, "stage": kind, "lr": learning_rate(spec, epoch), "loss": round(loss, 8)}
+        point = {"epoch": epoch + 1, "stage": kind, "lr": learning_rate(spec, epoch), "loss": round(mean_loss, 8)}
         course.curve.append(point | {"top1": round(top1, 4), "top5": round(top5, 4)})
 
 

@@ -11,7 +11,7 @@ from zarr.codecs import ZstdCodec
 from zarr.codecs.numcodecs import PCodec
 
 from hald.files import aside, link_tree, publish_dir
-from hald.labels.codecs import CODECS
+from hald.labels.codec import codec_of
 
 FORMAT = 2
 IMPORTED = "imported"  # in place of a key
@@ -91,7 +91,7 @@ def _layout(header: Header) -> dict[str, _Entry]:
     n, batches = header.count, header.batches
     rows = header.batch * max(1, min(384 // header.batch, batches))
     shard = -(-n // rows) * rows
-    codec = CODECS[header.codec]
+    codec = codec_of(header.codec)
     width = codec.width(len(header.classes), header.top_k)
     entries = {
         name: _Entry((MAX_VIEWS, n), dtype, (1, n))

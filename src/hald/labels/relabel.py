@@ -12,7 +12,7 @@ from hald.code_digests import versions
 from hald.errors import UserError
 from hald.jobs.job import Job
 from hald.jobs.units import missing_units
-from hald.labels.codecs import Logits
+from hald.labels.codec import Logits
 from hald.labels.layout import FORMAT, Header, create_store
 from hald.labels.spec import LabelsSpec
 from hald.labels.store import LabelStore

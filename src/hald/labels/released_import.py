@@ -21,7 +21,7 @@ from hald.errors import UserError
 from hald.files import array_digest, aside, explained, publish_dir
 from hald.jobs.claims import user_name
 from hald.jobs.log import Progress
-from hald.labels.codecs import Logits
+from hald.labels.codec import Logits
 from hald.labels.layout import FORMAT, IMPORTED, Header, create_store
 from hald.labels.relabel import library_versions
 from hald.labels.released_export import CLASSES_FILE, CUT_ORDER, MARK, MARK_FILE, ORDER_FILE, TEMPERATURE

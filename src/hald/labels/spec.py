@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from hald.labels.codec import codec_of
+
 
 @dataclass(frozen=True)
 class LabelsSpec:
@@ -34,9 +36,8 @@ class LabelsSpec:
     @property
     def view_bytes(self) -> int:
         """About how many bytes a view takes: those per class or kept logit, and 14 of geometry per crop."""
-        per_class = {"u8": 0.88, "u4": 0.4, "u2": 0.2, "i16": 1.05, "f16": 1.8}.get(self.codec, 0.0)
-        values = per_class * self.classes if per_class else 4.0 * min(self.top_k, self.classes)
-        return round(self.count * (values + 14))
+        codec = codec_of(self.codec)
+        return round(self.count * (codec.bytes_per_value * codec.width(self.classes, self.top_k) + 14))
 
     @property
     def batches(self) -> int:

@@ -21,7 +21,7 @@ from zarr.errors import ZarrUserWarning
 
 from hald.errors import UserError
 from hald.files import array_digest, file_digest, fsync_dir, read_json, write_json
-from hald.labels.codecs import CODECS, Arrays, Codec, Logits
+from hald.labels.codec import Arrays, Codec, Logits, codec_names, codec_of
 from hald.labels.layout import FORMAT, Header
 from hald.numerics.views import View
 from hald.same_origin import require_same_classes
@@ -56,9 +56,9 @@ class LabelStore:
             newer = isinstance(found, int) and found > FORMAT
             remedy = "update this package" if newer else "remove it and run again"
             raise UserError(f"label store {folder} has format {found}, this version reads {FORMAT}; {remedy}")
-        if attributes["codec"] not in CODECS:
+        if attributes["codec"] not in codec_names():
             raise UserError(
-                f"label store {folder} has codec {attributes['codec']}, this version knows {', '.join(CODECS)}"
+                f"label store {folder} has codec {attributes['codec']}, this version knows {', '.join(codec_names())}"
             )
         self.header = Header(**attributes)  # type: ignore[arg-type]
         self._arrays: dict[tuple[str, str], zarr.Array[Any]] = {}
@@ -66,7 +66,7 @@ class LabelStore:
     @property
     def codec(self) -> Codec:
         """How labels are stored here."""
-        return CODECS[self.header.codec]
+        return codec_of(self.header.codec)
 
     def array(self, name: str, pipeline: str = READER) -> "zarr.Array[Any]":
         """One of the store's arrays, opened once for reading and once for writing."""

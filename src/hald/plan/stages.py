@@ -85,7 +85,7 @@ def _network(arch: str) -> str:
 
 
 def _parts_of_run(spec: RunSpec) -> tuple[str, ...]:
-    return ("evaluate", _network(spec.arch))
+    return ("evaluate", _network(spec.arch), *spec.plugins)
 
 
 def _parts_of_analysis(spec: AnalysisSpec) -> tuple[str, ...]:
@@ -198,7 +198,7 @@ STAGES: dict[str, AnyStage] = {
             lambda spec, unit, kept: [f"views/{unit:05d}.json"],
             _for_labels,
             lambda spec: "hald.labels.relabel:make",
-            parts=lambda spec: ("relabel",),
+            parts=lambda spec: ("relabel", f"codec.{spec.codec}"),
             blocks=Blocks("views_per_job", 20),
             holds_inputs="zarr.json",
         ),

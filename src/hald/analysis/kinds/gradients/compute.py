@@ -15,9 +15,10 @@ from hald.analysis.frozen_network import Probe
 from hald.analysis.subjects import Found, Lab
 from hald.errors import UserError
 from hald.evaluation.batches import Batch
+from hald.evaluation.cross_entropy import CrossEntropy
+from hald.evaluation.divergence import tempered
 from hald.evaluation.hard_batches import HardBatches
-from hald.evaluation.losses import KL, CrossEntropy
-from hald.evaluation.schedules import learning_rate
+from hald.evaluation.phases import learning_rate
 from hald.evaluation.spec import RunSpec
 from hald.networks.batch_statistics import batch_statistics
 from hald.networks.build import build_model
@@ -111,12 +112,13 @@ def similarity_epoch(
 ) -> Tensor:
     """One step per (batch with smoothed targets, teacher's logits): (steps,) cosines, still on the device."""
     student.train()
-    soft_loss, hard_loss = KL(temperature, squared=False), CrossEntropy()
+    hard_loss = CrossEntropy()
     parameters = [p for p in student.parameters() if p.requires_grad]
     cosines = []
     for batch, answers in batches:
         logits = student(batch.x).float()
-        soft = torch.autograd.grad(soft_loss(logits, Batch(batch.x, answers)), parameters, retain_graph=True)
+        soft_loss = tempered(logits, answers, temperature, squared=False)
+        soft = torch.autograd.grad(soft_loss, parameters, retain_graph=True)
         hard = torch.autograd.grad(hard_loss(logits, batch), parameters)
         cosines.append(gradient_cosine(soft, hard))
         for parameter, gradient in zip(parameters, soft, strict=True):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hald.analysis.subjects import Found, Lab
-from hald.evaluation.schedules import fixed_starts
+from hald.evaluation.schedule import schedule_of
 from hald.evaluation.spec import RunSpec
 from hald.evaluation.student import Student, make_student
 from hald.evaluation.train import Course, Material, load_material, train_epoch
@@ -52,7 +52,7 @@ def update_sizes(material: Material, seed: int) -> Updates:
     """Train one student as the evaluation does, and measure every step."""
     spec = material.spec
     student = make_student(spec, seed, material.device)
-    course = Course(fixed_starts(spec))
+    course = Course(schedule_of(spec).starts(spec))
     moved, grown = measure_steps(student), measure_logits(student)
     for epoch in range(spec.epochs):
         train_epoch(material, student, course, seed, epoch)

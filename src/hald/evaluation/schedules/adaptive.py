@@ -1,18 +1,18 @@
-"""Where a training stands: learning rate, stage, and when the adaptive schedule goes on to the next stage."""
+"""Adaptive schedule: soft, hard, soft, each phase until its plateau on held-out images."""
 
-import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hald.evaluation.batches import Batch
-from hald.evaluation.losses import Loss
+from hald.evaluation.loss import Loss
+from hald.evaluation.schedule import Watch
 from hald.evaluation.spec import AdaptiveSpec, RunSpec
-
-Watch = tuple[float, float, float]  # held-out accuracy (%), entropy (share of ln C), soft loss after an epoch
 
 
 @dataclass(frozen=True)
@@ -24,29 +24,49 @@ class HeldOut:
     crops: Batch | None  # where the soft loss decides
 
 
-def learning_rate(spec: RunSpec, epoch: int) -> float:
-    """lr0 / 2 (1 + cos(pi e / (E eta))): eta 1 ends at zero, eta 2 at half the rate. Stages do not restart it."""
-    return spec.lr * 0.5 * (1 + math.cos(math.pi * epoch / (spec.epochs * spec.eta)))
+@dataclass(frozen=True)
+class Plateaus:
+    """Watches held-out images for plateaus."""
+
+    rule: AdaptiveSpec
+    epochs: int
+    held: HeldOut
+
+    def watch(self, model: nn.Module, loss: Loss) -> Watch:
+        """What is seen of the student after an epoch."""
+        return watch(model, self.held, loss)
+
+    def goes_on(self, starts: Sequence[int], watched: Sequence[Watch]) -> bool:
+        """Whether the next epoch starts a new phase."""
+        return goes_on(self.rule, self.epochs, starts, watched)
 
 
-def fixed_starts(spec: RunSpec) -> list[int]:
-    """First epoch of every stage; of the first one alone where the rest is decided on the way."""
-    lengths = [stage.epochs for stage in spec.stages]
-    known = [length for length in itertools.takewhile(lambda length: length is not None, lengths) if length]
-    return [0, *itertools.accumulate(known)][: max(len(known), 1)]
+def starts(spec: RunSpec) -> list[int]:
+    """First epoch of the first phase: the others are decided on the way."""
+    return [0]
 
 
-def stage_at(starts: Sequence[int], epoch: int) -> tuple[int, int]:
-    """Stage number of an epoch, and the epoch's number inside it."""
-    number = sum(start <= epoch for start in starts) - 1
-    return number, epoch - starts[number]
+def held_out(spec: RunSpec) -> NDArray[np.bool_]:
+    """The last few images of every class."""
+    return np.arange(spec.ipc * spec.classes) % spec.ipc >= spec.ipc - _rule(spec).held_out
+
+
+def watcher(spec: RunSpec, x: Tensor, labels: Tensor, crops: Callable[[], Batch]) -> Plateaus:
+    """Crops are looked at only where the soft loss decides."""
+    rule = _rule(spec)
+    return Plateaus(rule, spec.epochs, HeldOut(x, labels, None if rule.divergence is None else crops()))
+
+
+def _rule(spec: RunSpec) -> AdaptiveSpec:
+    assert spec.adaptive is not None
+    return spec.adaptive
 
 
 def goes_on(adaptive: AdaptiveSpec, epochs: int, starts: Sequence[int], watched: Sequence[Watch]) -> bool:
-    """Whether the next epoch starts a new stage, after `watched` epochs of a training of `epochs`.
+    """Whether the next epoch starts a new phase, after `watched` epochs of a training of `epochs`.
 
     Soft to hard: accuracy grew by less than `accuracy` points per epoch over the window, or, where `divergence` is set,
-    the soft loss fell by less than that share. Hard to soft: entropy changed by less than `entropy`. Every stage has
+    the soft loss fell by less than that share. Hard to soft: entropy changed by less than `entropy`. Every phase has
     its shortest length, the last ones by cutting the earlier ones short.
     """
     number, done = len(starts) - 1, len(watched)
