@@ -89,7 +89,8 @@ def test_pixels_are_normalised_by_channel() -> None:
 def test_a_split_is_read_in_its_order(digits: Path, resident: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kept on the device if it is small, else read from the disk batch by batch: the same pixels and labels."""
     monkeypatch.setattr(measure, "RESIDENT", resident)
-    split = TestSet.of(open_dataset(digits).test, CPU)
+    test = open_dataset(digits).test
+    split = TestSet.of(test.pixels, test.labels, CPU)
     assert isinstance(split.pixels, Tensor) == bool(resident)
     assert np.array_equal(split.batch(3, 8).numpy(), np.load(digits / "test.npy")[3:8])
     assert np.array_equal(split.labels.numpy(), np.load(digits / "test_labels.npy"))

@@ -24,8 +24,9 @@ from hald.analysis.kinds.theory import compute as theory
 from hald.analysis.spec import AnalysisSpec, Subject
 from hald.analysis.subjects import Lab
 from hald.errors import UserError
+from hald.evaluation.kept_students import student_file
 from hald.evaluation.spec import Phase
-from hald.evaluation.train import load_material, student_file, train
+from hald.evaluation.train import load_material, train
 from hald.files import read_json, write_json
 from hald.jobs.job import Job
 from hald.jobs.signals import Interrupted, StopRequest

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hald.datasets.prepare import require_counts, select_classes
-from hald.datasets.raw import read_raw, require_root
 from hald.datasets.spec import DatasetSpec
 from hald.errors import UserError
 from hald.files import read_json
@@ -40,6 +38,8 @@ def _prepared(jobs: list[AnyJob]) -> set[str]:
 
 def check_datasets(plan: Plan, keys: Iterable[str]) -> None:
     """Refuse a run whose datasets are not where the config says, or (once prepared) have too few images."""
+    from hald.datasets.prepare import require_counts
+
     for key in sorted(set(keys)):
         spec = plan.datasets[key]
         folder = plan.folder("dataset", key)
@@ -59,6 +59,9 @@ def check_datasets(plan: Plan, keys: Iterable[str]) -> None:
 
 def _look_at_raw_data(spec: DatasetSpec) -> None:
     """Root, classes and images per class of a dataset that is not prepared yet (images are not decoded)."""
+    from hald.datasets.prepare import require_counts, select_classes
+    from hald.datasets.raw import read_raw, require_root
+
     if spec.source != "sklearn_digits":
         root = require_root(spec)
         if spec.source == "torchvision" and not root.is_dir():

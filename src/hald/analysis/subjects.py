@@ -12,7 +12,7 @@ from hald.analysis.labels_by_image import image_labels
 from hald.analysis.spec import AnalysisSpec, Subject
 from hald.datasets.reader import PreparedDataset, open_dataset
 from hald.errors import UserError
-from hald.evaluation.train import student_file
+from hald.evaluation.kept_students import student_file
 from hald.files import read_json
 from hald.labels.store import LabelStore
 from hald.networks.build import build_model
@@ -40,7 +40,7 @@ class Lab:
     @functools.cached_property
     def test(self) -> tuple[Pixels, Ints]:
         """Test pictures (N, 3, S, S) uint8 and their classes."""
-        split = TestSet.of(self.dataset.test, self.device)
+        split = TestSet.of(self.dataset.test.pixels, self.dataset.test.labels, self.device)
         return split.pixels, split.labels.cpu().numpy()
 
     def store(self, subject: Subject) -> LabelStore:

@@ -90,8 +90,8 @@ def _open(path: Path) -> "LabelStore":
 
 
 def _ls(options: argparse.Namespace) -> int:
+    from hald.cli.leftovers import stores_in
     from hald.labels.describe import label_bytes
-    from hald.labels.leftovers import stores_in
 
     plan = make_plan(config_from(options.config))
     needed = {plan.folder("relabel", key): plan.needed.get(("relabel", key), 0) for key in plan.labels}
@@ -120,8 +120,8 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    from hald.cli.leftovers import stores_in
     from hald.labels.describe import label_bytes
-    from hald.labels.leftovers import stores_in
     from hald.labels.verify import verify_store
     from hald.numerics.device import setup
 
@@ -173,7 +173,7 @@ def _all_plans(options: argparse.Namespace) -> list[Plan]:
 
 def _gc(options: argparse.Namespace) -> int:
     """What no experiment of the project (nor the config's own choice) needs."""
-    from hald.labels.leftovers import find_leftovers, remove
+    from hald.cli.leftovers import find_leftovers, remove
 
     found = list(find_leftovers(_all_plans(options), options.imported, options.others))
     going = [entry for entry in found if not entry.kept]

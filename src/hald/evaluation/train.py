@@ -23,6 +23,7 @@ from hald.evaluation.batches import Batch
 from hald.evaluation.cross_entropy import CrossEntropy
 from hald.evaluation.hard_batches import HardBatches
 from hald.evaluation.hard_temperature import temperature_of
+from hald.evaluation.kept_students import student_file
 from hald.evaluation.loss import Loss, learned, soft_loss
 from hald.evaluation.phases import learning_rate, phase_at
 from hald.evaluation.schedule import Watch, Watcher, schedule_of
@@ -120,7 +121,7 @@ def load_material(spec: RunSpec, data: Path, labels: Path, device: torch.device)
     whole = normalize(images[out].float().div_(255), spec.mean, spec.std)
     return Material(
         spec,
-        TestSet.of(dataset.test, device),
+        TestSet.of(dataset.test.pixels, dataset.test.labels, device),
         pool,
         HardBatches(spec, images[trained], targets[trained]),
         schedule.watcher(spec, whole, targets[out], lambda: pool.crops_of(held)),
@@ -142,11 +143,6 @@ def label_bytes(store: LabelStore, pool: int) -> int:
     whole, rest = divmod(pool, store.header.batches)
     sizes = [sum(entry["bytes"] for entry in store.marked_files(view).values()) for view in range(whole + bool(rest))]
     return int(sum(sizes[:whole])) + (round(sizes[whole] * rest / store.header.batches) if rest else 0)
-
-
-def student_file(folder: Path, phase: int) -> Path:
-    """Weights of a student as they are after a phase."""
-    return folder / f"stage-{phase}.safetensors"
 
 
 def train(

@@ -7,7 +7,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hald.datasets.reader import Split
 from hald.numerics.views import normalize
 
 RESIDENT = 2 << 30  # bytes of a test split that is kept on the device
@@ -23,13 +22,13 @@ class TestSet:
     labels: Tensor
 
     @classmethod
-    def of(cls, split: Split, device: torch.device) -> "TestSet":
-        """The whole split."""
-        assert split.pixels is not None, "test splits are packed"
-        pixels: Tensor | NDArray[np.uint8] = split.pixels
-        if split.pixels.nbytes <= RESIDENT:
-            pixels = torch.from_numpy(np.array(split.pixels)).to(device)
-        return cls(pixels, torch.from_numpy(split.labels).to(device))
+    def of(cls, images: NDArray[np.uint8] | None, labels: NDArray[np.int64], device: torch.device) -> "TestSet":
+        """The whole of a split."""
+        assert images is not None, "test splits are packed"
+        pixels: Tensor | NDArray[np.uint8] = images
+        if images.nbytes <= RESIDENT:
+            pixels = torch.from_numpy(np.array(images)).to(device)
+        return cls(pixels, torch.from_numpy(labels).to(device))
 
     def batch(self, start: int, stop: int) -> Tensor:
         """Images start .. stop-1 on the device."""

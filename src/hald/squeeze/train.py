@@ -44,7 +44,7 @@ def make(job: Job[TeacherSpec]) -> None:
         if not weights.is_file():
             raise UserError(f"teacher weights {weights} do not exist; correct `path` of the teacher in the experiment")
         load_weights(model, weights, spec.arch)
-    top1, top5 = accuracy(model, TestSet.of(dataset.test, device), spec.mean, spec.std)
+    top1, top5 = accuracy(model, TestSet.of(dataset.test.pixels, dataset.test.labels, device), spec.mean, spec.std)
     log.info("teacher %s: top-1 %.2f %%, top-5 %.2f %% on %d test images", spec.arch, top1, top5, len(dataset.test))
     finished = job.partial / "teacher"
     finished.mkdir(parents=True, exist_ok=True)

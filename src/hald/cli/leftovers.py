@@ -16,7 +16,6 @@ from pathlib import Path
 from hald.errors import UserError
 from hald.files import aside, explained, tree_bytes
 from hald.jobs.claims import STALE, Claim, alive
-from hald.labels.store import LabelStore
 from hald.pipeline import FROZEN, Plan
 
 DAY = 86400.0
@@ -88,6 +87,8 @@ def _store(path: Path, needed: set[Path], imported: bool) -> Leftover:
     markers = [entry.stat().st_mtime for entry in (path / "views").glob("?????.json")]
     written = max(markers, default=(path / "zarr.json").stat().st_mtime)
     try:
+        from hald.labels.store import LabelStore
+
         header = LabelStore(path).header
     except UserError as error:
         return Leftover(path, f"cannot be read: {error}", written, "look at it and remove it by hand")
