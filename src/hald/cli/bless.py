@@ -35,7 +35,7 @@ def add_parser(commands: Any) -> None:
         description="In a git checkout: runs the golden cases of stages whose code has changed, and enters the code\n"
         "into their ledger (src/hald/ledger). Refused are other numbers, and changed lines that no golden case runs.",
         epilog="examples:\n"
-        "  hald bless relabel recover                 # recover: all methods that optimise\n"
+        "  hald bless relabel method                  # method: all methods of synthesis\n"
         "  hald bless --all                           # every stage whose code has changed\n"
         "  hald bless --new-version relabel           # other numbers, on purpose: new keys for labels and below",
         formatter_class=argparse.RawDescriptionHelpFormatter,
