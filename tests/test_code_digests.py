@@ -15,7 +15,7 @@ SETS = frozenset({"from_units", "method.rded", "method.patches", "method.real", 
 SYNTHESIS = SETS | OPTIMISED | {"ranking", "statistics"}
 ANALYSIS = frozenset(part for part in ALL if part.startswith("analysis."))
 CONSISTENCIES = {f"analysis.{what}_consistency" for what in ("crop", "reference", "teacher")}
-TRAINING = ANALYSIS | {"evaluate"}  # analyses look at students, and train some
+TRAINING = ANALYSIS | {"evaluate"}
 NETWORK = SYNTHESIS | TRAINING | {"squeeze", "relabel"}
 LABELS = TRAINING | {"relabel"}
 FIGURES = frozenset(part for part in ALL if part.startswith("figure."))
@@ -56,7 +56,7 @@ REACH = {
     "hald.analysis.subjects": ANALYSIS,
     "hald.datasets.decode": DATASETS | SYNTHESIS | TRAINING | {"squeeze"},
     "hald.datasets.sources.parquet": {"dataset.parquet"},
-    "hald.evaluation.batches": TRAINING | LOSSES | SCHEDULES,
+    "hald.evaluation.batches": {"evaluate", "analysis.gradients", "analysis.updates"} | LOSSES | SCHEDULES,
     "hald.evaluation.class_labels": {"loss.joint", "loss.gift"},
     "hald.evaluation.divergence": {"analysis.gradients", "loss.kl", "loss.joint", "loss.lpqld"},
     "hald.evaluation.losses.joint": {"loss.joint"},
