@@ -44,15 +44,17 @@ PLUGINS: dict[str, tuple[str, tuple[str, ...]]] = {
 # Calls whose positional arguments are words for people.
 WORDY = frozenset({"UserError", "log.info", "log.warning", "log.error", "Progress"})
 
-# Code that cannot change a number decides what to do, keeps jobs apart, moves files, writes messages: all modules at
-# the top of the package, and these folders.
+# Code that cannot change a number decides what to do, keeps jobs apart, moves files, writes messages: these folders,
+# the sheets of `preview`, and all modules at the top of the package but `plain`, which reads specs.
 NUMBERLESS = frozenset({"cli", "cluster", "config", "jobs", "plan", "progress"})
 
 
 def is_numberless(module: str) -> bool:
     """Whether a module of this package cannot change a result."""
     folders = module.split(".")[1:-1]
-    return not folders or folders[0] in NUMBERLESS or module == "hald.synthesis.preview"
+    if module in ("hald.plain", "hald.synthesis.preview"):
+        return module == "hald.synthesis.preview"
+    return not folders or folders[0] in NUMBERLESS
 
 
 def read_sources(folder: Path = SOURCE) -> dict[str, str]:
