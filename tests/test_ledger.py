@@ -492,7 +492,7 @@ CONSTANTS = {
     "hald.labels.store": ("] > 0, lam", "] > 1, lam", "analysis_drift", "analysis.drift"),
     "hald.numerics.accuracy": ("zeros(2, dtype", "zeros(3, dtype", "squeeze_sgd", "squeeze"),
     "hald.networks.batch_statistics": ("bias, True", "bias, False", "two_teachers_batch", "relabel"),
-    "hald.plain": ("fitting[0], value", "fitting[1], value", "squeeze_sgd", "squeeze"),
+    "hald.plain": ("fitting[0], value", "fitting[1], value", "training_hard", "evaluate"),
     "hald.evaluation.spec": ("classes, 2)", "classes, 3)", "training_hard_soft", "evaluate"),
     "hald.squeeze.train": ("return 0.5 *", "return 0.75 *", "squeeze_sgd", "squeeze"),
     "hald.synthesis.image_set_writer": ("shape=(count, 3, size", "shape=(count, 4, size", "real", "method.real"),
