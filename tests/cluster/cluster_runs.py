@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -118,9 +119,9 @@ class Run:
         return [job for workdir, job in found if workdir == str(self.folder) and rule in (None, job.rule)]
 
     def lacks(self, kind: str) -> Path:
-        """The last unit of a folder that has lost its units."""
+        """The receipt of the units of a folder that has lost them."""
         (folder,) = self.files(f"{kind}/*/*")
-        return folder / "00009.npz"
+        return folder / "done/00000-00009.json"
 
     def ranked(self) -> int:
         """Classes whose crops are ranked."""
@@ -234,7 +235,7 @@ def guarded(run: Run) -> Iterator[Run]:
 
 def same_results(run: Run, project: Project) -> None:
     """Tables, records and analyses are the same bytes."""
-    for pattern in ("tables/*", "runs/*/*/seed-?.json", "analyses/*/*_??????????.json"):
+    for pattern in ("tables/[!.]*", "runs/*/*/seed-?.json", "analyses/*/*/analysis.json"):
         theirs = {
             path.relative_to(project.folder): path.read_bytes() for path in (project.folder / "results").glob(pattern)
         }
@@ -275,10 +276,11 @@ def clock(job: SlurmJob, text: str) -> float:
     return time.mktime(time.strptime(f"{day} {text}", "%Y-%m-%d %H:%M:%S"))
 
 
-def put_before(project: Project, script: str, code: str) -> None:
-    """Have a rule's script do something first. (Scripts are no part of any key.)"""
-    begin = "with job(snakemake) as work:"
-    project.edit(f"workflow/scripts/{script}.py", begin, f"{code}\n{begin}")
+def put_before(project: Project, rule: str, code: str) -> None:
+    """Have the jobs of a rule do something first. (The script is no part of any key.)"""
+    begin = "run(snakemake)"
+    guarded = f"if snakemake.rule == '{rule}':\n{textwrap.indent(code, '    ')}"
+    project.edit("workflow/scripts/job.py", begin, f"{guarded}\n{begin}")
 
 
 def limit(project: Project, rule: str, **resources: str) -> None:

@@ -62,8 +62,9 @@ def fresh(cluster: None, tmp_path: Path) -> Iterator[Run]:
 @pytest.fixture
 def unfinished(untrained: Run) -> Run:
     """A project that lacks its students, the crops of its images by rank, and its optimised images."""
-    for path in (*untrained.files("rankings/*/*/*.npz"), *untrained.files("units/*/*/*.npz")):
-        path.unlink()
+    for kind in ("rankings", "units"):
+        for path in (*untrained.files(f"{kind}/*/*/*.npz"), *untrained.files(f"{kind}/*/*/done/*")):
+            path.unlink()
     return untrained
 
 
@@ -71,7 +72,7 @@ def unfinished(untrained: Run) -> Run:
 def untrained(cluster: None, undisturbed: Project, tmp_path: Path) -> Iterator[Run]:
     """A project that lacks nothing but its students."""
     copy = Project(shutil.copytree(undisturbed.folder, tmp_path / "project", symlinks=True))
-    for part in ("runs", "tables", ".plan", "logs", "benchmarks"):
+    for part in ("runs", "tables", "logs", "benchmarks"):
         shutil.rmtree(copy.folder / "results" / part)
     yield from guarded(Run(copy))
 
@@ -155,7 +156,7 @@ def moved_and_cancelled(run: Run, ranking: SlurmJob, ranked: list[int]) -> None:
     assert (first.number, first.state, first.restarts) == (ranking.number, "CANCELLED", 1)
     assert first.node != ranking.node
     assert second.state == "COMPLETED"
-    left = [int(count) for count in re.findall(r"(\d+) of units 0-9 to compute", run.text() + run.log("rank"))]
+    left = [int(count) for count in re.findall(r"(\d+) of \d+ units to make", run.text() + run.log("rank"))]
     kept = [UNITS - count for count in left]
     assert all(k >= r for k, r in zip(kept, ranked, strict=True)), (kept, ranked)
     print(f"node down, then scancel: {kept[0]}, then {kept[1]} of {UNITS} classes kept; at most 1 repeated each time")
@@ -194,7 +195,7 @@ def test_a_killed_main_process_is_started_again(untrained: Run, undisturbed: Pro
 def test_a_controller_that_is_gone_for_a_while(untrained: Run, undisturbed: Project) -> None:
     """Jobs that are at work go on without it; the main process asks again until it answers."""
     untrained.start()
-    untrained.until(lambda: len(untrained.files(".partial/*/seed-*.claim")) == 2)
+    untrained.until(lambda: len(untrained.files("runs/*/*/claims/*.json")) == 2)
     os.kill(int((BASE / "pids/slurmctld").read_text()), signal.SIGTERM)  # it writes down what it knows, and ends
     untrained.until(lambda: "Slurm does not answer (`squeue` fails)" in untrained.text())
     subprocess.run([HERE / "slurm", "start"], check=True)
@@ -208,7 +209,7 @@ def test_a_controller_that_is_gone_for_a_while(untrained: Run, undisturbed: Proj
 def test_a_controller_that_forgets_its_jobs(untrained: Run, undisturbed: Project) -> None:
     """It dies and what it had written down is lost. Its jobs are noticed to be gone and submitted again, once."""
     untrained.start()
-    untrained.until(lambda: len(untrained.files(".partial/*/seed-*.claim")) == 2)
+    untrained.until(lambda: len(untrained.files("runs/*/*/claims/*.json")) == 2)
     forgotten = untrained.running("evaluate")
     os.kill(int((BASE / "pids/slurmctld").read_text()), signal.SIGKILL)
     for path in (BASE / "state").glob("job_state*"):

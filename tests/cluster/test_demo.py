@@ -67,7 +67,7 @@ if "-gift-" in snakemake.wildcards.run and snakemake.resources.runtime == 4:
 def test_the_demo_in_spite_of_every_fault(run: Run, request: pytest.FixtureRequest) -> None:
     put_before(run.project, "evaluate", SLOW)
     limit(run.project, "evaluate", runtime="4 * attempt", slurm_extra="\"'--signal=USR1@60'\"")
-    put_before(run.project, "class_statistics", HOG)
+    put_before(run.project, "statistics", HOG)
     limit(run.project, "statistics", mem_mb="1500 * attempt")
     run.start()
     moved = lose_its_node(run)
@@ -94,7 +94,7 @@ class Fault:
 
 def name_of(job: SlurmJob) -> str:
     """The image set that a recover job is at."""
-    (name,) = re.findall(r"((?:sre2l|lpld|fadrm)\S*?)_\d{5}$", job.what)
+    (name,) = re.findall(r"((?:sre2l|lpld|fadrm)\S*?)_\d{5}-\d{5}(?:\+\d+)?$", job.what)
     return str(name)
 
 
@@ -160,7 +160,7 @@ def recovered(run: Run, moved: Fault, cancelled: Fault) -> None:
     assert jobs[cancelled.job.number].state == "CANCELLED"
     for what, fault in (("node down", moved), ("scancel", cancelled)):
         (log,) = run.files(f"logs/recover/*/{name_of(fault.job)}-*.log")
-        (left,) = re.findall(r"(\d+) of units 0-9 to compute", log.read_text())
+        (left,) = re.findall(r"(\d+) of \d+ units to make", log.read_text())
         assert 10 - int(left) >= fault.units
         print(f"{what}: {fault.units} of 10 units were there and stayed; at most 1 was made twice")
 

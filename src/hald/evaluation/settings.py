@@ -63,13 +63,9 @@ AnyOrder = Annotated[Fixed | Alternating | Adaptive, Field(discriminator="name")
 
 
 class Loss(Section):
-    """The loss of the soft stages."""
+    """The loss of the soft stages. Each has `options(evaluation)`: what it is computed with."""
 
     name: str
-
-    def options(self, evaluation: "Evaluation") -> dict[str, Any]:
-        """What the loss is computed with."""
-        raise NotImplementedError
 
 
 class Kl(Loss):
